@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Failure, Root, serve, up};
 use crate::config::{Config, Flag};
 
-/// No coordinator runs beside a command of this build.
+/// Builds without the coordinator have none beside a command.
 pub enum NoCoordinator {}
 
 pub use NoCoordinator as Beside;

@@ -23,7 +23,7 @@ const GREETING: &str = "Good morning.";
 #[command(after_help = EXAMPLES)]
 pub struct ExamplesArgs {}
 
-/// Where the requests go, and who sends them.
+/// URL and key of the example requests.
 struct RequestTarget {
     url: String,
     key: String,
@@ -40,7 +40,7 @@ pub fn run(_: &ExamplesArgs, root: &Root) -> Result<(), Failure> {
             return Err(Failure::unavailable("no coordinator is running here")
                 .hint("`worker up` starts one; another --data-dir names another one"));
         };
-        // The worker beside it tells kinds that share a type in the list of the coordinator.
+        // The worker beside it distinguishes kinds that share a type in the coordinator's list.
         let here = control::status(data_dir).await.ok().flatten();
         let models = match here {
             Some(report) => {
@@ -74,7 +74,7 @@ async fn models_of(client: &Client) -> Result<Vec<(String, String)>, Failure> {
 }
 
 impl RequestTarget {
-    /// Of each kind that is served.
+    /// Examples for each served kind.
     fn examples(&self) -> String {
         let mut examples = String::new();
         let mut add =

@@ -1,4 +1,4 @@
-//! How a command ends: one table of exit codes, and the one line that says why.
+//! The end of a command: a table of exit codes, and the error line.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -78,7 +78,7 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     With(Exit),
-    /// Another process of this program has told it already.
+    /// Another process of this program has reported it already.
     Told(Exit),
     /// The reader of our output has closed it (`worker probe | head -1`): a silent success.
     ReaderLeft,
@@ -93,7 +93,7 @@ impl Failure {
         }
     }
 
-    /// That of another process of this program, which has said why.
+    /// An error that another process of this program has reported.
     pub fn told(exit: Exit) -> Self {
         Self {
             end: End::Told(exit),
@@ -145,7 +145,7 @@ impl Failure {
         )
     }
 
-    /// What went wrong on standard output.
+    /// An error of writing to standard output.
     pub fn showing(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self {
@@ -336,7 +336,7 @@ pub fn to_fit(refusal: &Refusal, otherwise: &'static str) -> &'static str {
     }
 }
 
-/// What clap has to say: help and version on standard output, misuse on standard error.
+/// Clap's output: help and version on standard output, usage errors on standard error.
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to complain: `worker --help | head -1`.
     let _ = error.print();

@@ -55,7 +55,7 @@ struct JoinReport<'a> {
     certificate_sha256: Option<&'a str>,
 }
 
-/// Where workers find the coordinator, and how they know it.
+/// URL of the coordinator for workers, and its certificate.
 struct Address {
     url: Url,
     certificate_sha256: Option<String>,
@@ -142,7 +142,7 @@ impl Args {
     }
 }
 
-/// As the coordinator was last started here; else as the configuration would start it.
+/// The address of its last start; else the configured one.
 fn served_at(serving: Option<&Serving>, config: &Config) -> Result<Url, Failure> {
     let has_tls = config.serve.self_signed || config.serve.tls().is_some();
     let (address, has_tls) = match serving {

@@ -1,4 +1,4 @@
-//! One model on one device, for commands that use it themselves.
+//! A model on a device, for commands that use it directly.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::memory;
 use crate::runtime::maker::Maker;
 use crate::runtime::{ModelInfo, Runtime};
 
-/// Runs what waits: generations and signals. Computing has threads of its own.
+/// Runs asynchronous waits: generations and signals. Computation has its own threads.
 pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -38,7 +38,7 @@ pub async fn load(
         return Err(no_text(&located.name));
     }
     let mut config = config.clone();
-    // One job alone needs no room for others.
+    // A single job needs no memory for others.
     config.engine.max_running = Some(1);
     let mut device = Device::start(&config, &hardware::probe())?;
     let name = located.name.clone();
@@ -61,7 +61,7 @@ pub async fn load(
     }
 }
 
-/// Loads a model that draws, hears, speaks or makes music, if it fits. The maker knows the model by its name.
+/// Loads a media model, if it fits. The maker knows the model by its name.
 pub async fn load_media(config: &Config, located: Located) -> Result<Maker, Failure> {
     let mut device = Device::start(config, &hardware::probe())?;
     device.load(located, |_, _| {}).await?;

@@ -19,7 +19,7 @@ pub fn style() -> ProgressStyle {
         .progress_chars("=> ")
 }
 
-/// One piece of work that is counted in bytes.
+/// Progress of work in bytes.
 pub struct Meter {
     /// `loading qwen3-0.6b`
     what: String,
@@ -63,7 +63,7 @@ impl Meter {
         }
     }
 
-    /// Makes room for what comes next.
+    /// Clears the bar for further output.
     pub fn end(&self) {
         if let Shown::Bar(bar) = &self.shown {
             bar.finish_and_clear();
@@ -74,7 +74,7 @@ impl Meter {
 /// Smaller files are loaded before a progress report is useful.
 const LEAST_BYTES: u64 = 256 << 20;
 
-/// Tenths of the way, each told once and the last one not at all: the result tells it.
+/// Tenths of the work, each reported once except the last, which the result reports.
 #[derive(Default)]
 struct Steps {
     told: u64,

@@ -110,7 +110,7 @@ enum Command {
     Eval(eval::Args),
     Completions(completions::Args),
     Man(man::Args),
-    // As other programs for models call them.
+    // Aliases known from other model programs.
     #[command(hide = true)]
     List(models::ListArgs),
     #[command(hide = true)]
@@ -140,7 +140,7 @@ pub fn main() -> ExitCode {
     match run(line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // A command that failed before it had a log still ends in the format that was asked for.
+            // A command that failed before its log was started still uses the requested format.
             if telemetry::format().is_none() && root.wants_json() {
                 let _ = root.start_log();
             }
@@ -189,7 +189,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
     }
 }
 
-/// The worker itself: what `worker --config FILE` is for.
+/// Runs the worker itself, `worker --config FILE`.
 fn worker(root: &Root) -> Result<(), Failure> {
     let loaded = root.load()?;
     threads::settle(&loaded.config)?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Failure;
 use crate::telemetry::{self, Format};
 
-/// One line for the owner.
+/// Prints a line for the owner.
 pub fn line(text: impl Display) -> Result<(), Failure> {
     bytes(format!("{text}\n").as_bytes())
 }
@@ -18,12 +18,12 @@ pub fn text(text: impl Display) -> Result<(), Failure> {
     bytes(text.to_string().as_bytes())
 }
 
-/// A report for programs: one value, indented.
+/// Prints a report for programs: one indented value.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?)
 }
 
-/// One event of a stream for programs: one value on one line.
+/// Prints an event for programs: one value per line.
 pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(value).map_err(anyhow::Error::from)?)
 }

@@ -1,4 +1,4 @@
-//! Where models are looked for, as the configuration says: the catalog, the hub's cache, this machine.
+//! Places of models by the configuration: the catalog, the hub's cache, this machine.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ impl Place {
         })
     }
 
-    /// The files of a model that is here.
+    /// Finds the files of a downloaded model.
     pub fn locate(&self, wanted: &str) -> Result<Located, LocateError> {
         let shelves = Shelves {
             catalog: &self.catalog,
@@ -45,7 +45,7 @@ impl Place {
             .await
     }
 
-    /// The same without bars: `progress` is told.
+    /// The same with `progress` in place of bars.
     pub async fn pull_watched(
         &self,
         wanted: &str,

@@ -1,4 +1,4 @@
-//! `worker probe`: what this machine offers.
+//! `worker probe`: the hardware of this machine.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How a new file gets its name: when it is whole, and in another's place only where that is asked for.
+//! Publishing a complete file under its name, replacing another one only on request.
 
 use std::fs;
 use std::io;

@@ -6,14 +6,14 @@ use tracing::{error, info, warn};
 use super::{Failure, Root};
 use crate::config::{Config, Flag, Loaded, Secret};
 
-/// What [`Root::load_with`] gave, and gives again.
+/// A loaded configuration that can be reloaded.
 pub struct Reload {
     root: Root,
     flags: Vec<Flag>,
     live: &'static [&'static str],
-    /// As it was at the start.
+    /// The configuration at the start.
     started: Loaded,
-    /// As it was read last.
+    /// The configuration as last read.
     current: Loaded,
 }
 
@@ -76,7 +76,7 @@ impl Reload {
         }
     }
 
-    /// As it was read last.
+    /// The configuration as last read.
     #[cfg(feature = "coordinator")]
     pub fn config(&self) -> &Config {
         &self.current.config

@@ -212,7 +212,7 @@ fn format_of(config: &Config) -> Format {
     }
 }
 
-/// As other programs written in Rust know it.
+/// The variable of other Rust programs.
 fn rust_log() -> Option<String> {
     let text = std::env::var("RUST_LOG").ok();
     text.filter(|text| !text.trim().is_empty())

@@ -76,7 +76,7 @@ pub fn run(args: &StatusArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-/// None where no coordinator runs with this data folder.
+/// `None` if no coordinator runs with this data folder.
 async fn coordinator(config: &Config) -> Result<Option<CoordinatorStatus>, Failure> {
     let Some(client) = running(&config.worker.data_dir, None).await? else {
         return Ok(None);
@@ -218,7 +218,7 @@ fn of_jobs(report: &WorkerReport) -> String {
     text
 }
 
-/// One reason why no jobs come, on one line.
+/// A reason why no jobs arrive, as a line.
 pub fn of_reason(reason: &NoJobsReport) -> String {
     let mut text = String::new();
     for of in [&reason.coordinator, &reason.model].into_iter().flatten() {

@@ -187,7 +187,7 @@ fn check(change: AccountChange, account: &AccountRow, what: &str) -> Result<(), 
     }
 }
 
-/// Copies that the program has made of an SQLite database, beside it.
+/// The program's own backup copies of a SQLite database.
 fn copies(location: &Location) -> Vec<PathBuf> {
     let Location::Sqlite(path) = location else {
         return Vec::new();

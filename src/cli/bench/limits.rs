@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::kernels::cpu::{sum, threads};
 use crate::kernels::{Convolution, PackedMatrix};
 
-/// The best of so many tries: noise only ever makes a machine slower.
+/// The best of several runs, since disturbances only ever slow a machine down.
 const TRIES: usize = 7;
 /// Larger than any cache, small enough for a laptop.
 const CPU_BYTES: usize = 1 << 30;

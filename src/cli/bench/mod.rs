@@ -1,4 +1,4 @@
-//! `worker bench`: how fast this machine is, beside how fast it could be at best.
+//! `worker bench`: the speed of this machine, relative to its limits.
 
 mod audio;
 mod figures;

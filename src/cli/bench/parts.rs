@@ -1,4 +1,4 @@
-//! Parts of a work that are timed apart, beside the limits of the machine.
+//! Parts of a job, timed separately and compared with the machine's limits.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ pub struct PartFigure {
     pub seconds: Figure,
     pub operations: u64,
     pub operations_per_second: f64,
-    /// The share of the machine's limit; none where more was reached than was measured to be possible.
+    /// Share of the machine's limit; `None` above 100 %.
     pub share: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Where something is measured: `cpu`, `cuda`, `cuda:1`.
+//! The device of a benchmark: `cpu`, `cuda`, `cuda:1`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::config::DeviceSetting;
 use crate::hardware;
 use crate::runtime::DeviceChoice;
 
-/// Where a model runs.
+/// The device of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Cpu,
@@ -19,7 +19,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// As a configuration would name it.
+    /// The value of the setting.
     pub fn setting(self) -> DeviceSetting {
         match self {
             Self::Cpu => DeviceSetting::Cpu,

@@ -60,7 +60,7 @@ impl Client {
         &self.url
     }
 
-    /// Whether a coordinator is there.
+    /// Whether a coordinator responds.
     pub async fn is_reachable(&self) -> bool {
         let request = self.http.get(self.at("health/live"));
         let request = request.timeout(Duration::from_secs(2)).send();
@@ -97,7 +97,7 @@ impl Client {
         reply.json_value().await
     }
 
-    /// A request and its whole reply, whatever its status: status, content type, body.
+    /// Sends a request and returns its status, content type and body, whatever the status.
     pub async fn request(
         &self,
         method: Method,

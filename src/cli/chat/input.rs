@@ -24,7 +24,7 @@ pub const HELP: &str = "\
 /bye            end the chat, as Ctrl-D does
 \"\"\"             begin and end a message of several lines";
 
-/// One entry at a terminal.
+/// An entry at a terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry {
     Message(String),
@@ -68,7 +68,7 @@ impl Terminal {
         }
     }
 
-    /// Blocks until a line is there.
+    /// Blocks until a line is entered.
     pub fn next(&mut self) -> Result<Entry, Failure> {
         let Some(first) = self.line(PROMPT)? else {
             return Ok(Entry::End);

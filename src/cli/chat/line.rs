@@ -1,4 +1,4 @@
-//! One line with editing: the keys of a terminal to a text and a cursor.
+//! A line editor: the keys of a terminal to a text and a cursor.
 
 use std::io::{self, Read, Write};
 
@@ -6,7 +6,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-/// Where no terminal tells its width.
+/// Default width of a terminal.
 const USUAL_COLUMNS: usize = 80;
 
 /// How reading a line ended.
@@ -164,7 +164,7 @@ impl EditedLine {
         }
     }
 
-    /// Where the word before the cursor begins.
+    /// Start of the word before the cursor.
     fn word_start(&self) -> usize {
         let before = &self.text[..self.cursor];
         let blanks = before
@@ -176,7 +176,7 @@ impl EditedLine {
         self.cursor - blanks - word.take_while(|sign| !sign.is_whitespace()).count()
     }
 
-    /// Draws prompt and text over its last drawing.
+    /// Redraws prompt and text.
     fn show(&mut self, prompt: &str, out: &mut impl Write) -> io::Result<()> {
         let columns = columns();
         if self.row > 0 {
@@ -203,7 +203,7 @@ impl EditedLine {
         out.flush()
     }
 
-    /// Goes on below the line.
+    /// Moves below the line.
     fn leave(&mut self, out: &mut impl Write) -> io::Result<()> {
         let columns = columns();
         let rows = width(&self.text[self.cursor..]) / columns;

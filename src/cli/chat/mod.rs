@@ -1,10 +1,10 @@
 //! `worker chat`: talk to a model in the terminal.
 //!
-//! | file | content |
+//! | file | contents |
 //! | --- | --- |
-//! | `service` | which coordinator answers: one of the options, one that runs here, or one of this process |
-//! | `model` | its model: downloaded and loaded where it is not served yet |
-//! | `client` | requests to it, and answers as they come |
+//! | `service` | the coordinator to use: from the options, running on this machine, or started in this process |
+//! | `model` | its model: downloaded and loaded if it is not served yet |
+//! | `client` | requests to it, and streamed replies |
 //! | `conversation` | messages so far, as a file too |
 //! | `input`, `line` | messages, commands, several lines between `"""`; the editing of one line |
 
@@ -68,7 +68,7 @@ pub struct ChatArgs {
     key: Option<String>,
 }
 
-/// A chat while it goes on.
+/// A running chat.
 struct Session<'a> {
     client: &'a Client,
     conversation: Conversation,

@@ -13,12 +13,12 @@ use crate::cli::{Exit, Failure, Root, output, quantity};
 use crate::config::{Config, is_path};
 use crate::daemon::locate::LocateError;
 
-/// A coordinator under load lists a model a while after its worker has told of it.
+/// A coordinator under load lists a model some time after its worker has registered it.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The name by which a running coordinator serves a model. A model that it does not serve is loaded into the worker that
-/// runs beside it.
+/// The name under which a running coordinator serves a model. A model that is not served is loaded into the worker
+/// beside the coordinator.
 pub async fn served(
     wanted: &str,
     client: &Client,

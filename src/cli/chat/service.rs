@@ -91,7 +91,7 @@ impl Service {
     }
 }
 
-/// The coordinator that was last started with this data folder, if it is there still.
+/// The coordinator last started with this data folder, if it still runs.
 pub async fn running(data_dir: &Path, key: Option<String>) -> Result<Option<Client>, Failure> {
     let Some(place) = place_of_running(data_dir) else {
         return Ok(None);

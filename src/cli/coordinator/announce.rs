@@ -11,12 +11,12 @@ use crate::cli::{Failure, output};
 #[derive(Debug, Serialize)]
 pub struct Ready {
     pub url: String,
-    /// Where other machines reach it; none where it listens on this machine alone.
+    /// URLs for other machines; empty if it listens on this machine only.
     pub addresses: Vec<String>,
-    /// Shown once; none where it was shown before.
+    /// Shown once; `None` later.
     pub api_key: Option<String>,
     pub models: Vec<String>,
-    /// Of a certificate that no authority signed: workers pin it.
+    /// Digest of a self-signed certificate, which workers pin.
     pub certificate_sha256: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Ready {
         }
         let reached = self.addresses.first().unwrap_or(&self.url);
         let socket = reached.replacen("http", "ws", 1);
-        // Between machines a worker wants to be told that plain text is meant.
+        // Between machines a worker's section must allow plain text explicitly.
         let insecure = match socket.starts_with("ws:") && !self.addresses.is_empty() {
             true => "  insecure = true\n",
             false => "",

@@ -43,7 +43,7 @@ pub fn of_this_machine(config: &Config) -> Result<TlsFiles, Failure> {
     Ok(files)
 }
 
-/// Of the first certificate in a file.
+/// The digest of the first certificate in a file.
 pub fn fingerprint(file: &Path) -> Result<Fingerprint, Failure> {
     let certificate = CertificateDer::from_pem_file(file).map_err(|error| {
         let message = format!("reading {} failed: {error}", file.display());

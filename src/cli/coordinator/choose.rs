@@ -1,4 +1,4 @@
-//! Which models `worker up` serves: those asked for, else the best that is here and quick on this machine.
+//! The models that `worker up` serves: the requested ones, else the best downloaded one that is fast on this machine.
 
 use tracing::warn;
 
@@ -12,11 +12,11 @@ use crate::config::Config;
 use crate::daemon::Device;
 use crate::daemon::locate::Located;
 
-/// The text models that are part of the program: the second is served beside the first, which reads no images. Beside a
-/// better one it is not, for `auto` takes small models that are quick for large ones that are slow.
+/// Embedded text models: the second is served beside the first, which reads no images. Not beside a better model, since
+/// `auto` prefers a fast small model over a slow large one.
 const OWN: &str = "demo-text";
 const OWN_FOR_IMAGES: &str = "demo-vision";
-/// Kinds of models that are served beside those that write, with the one that is part of the program.
+/// Kinds of models served beside text models, with the embedded model of each.
 const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Image, Some("demo-image")),
     (Kind::Speech, Some("demo-speech")),
@@ -25,17 +25,17 @@ const BESIDE: [(Kind, Option<&str>); 5] = [
     (Kind::Music, Some("demo-music")),
 ];
 
-/// What will be served, and a better model that could be.
+/// The models to serve, and a better model to offer.
 pub struct Choice {
     pub models: Vec<Located>,
-    /// Of each other kind the models, the best first, where none was asked for: the first that loads beside the others is
+    /// If none was requested, the models of each other kind, best first: the first that loads beside the others is
     /// served.
     pub beside: Vec<Vec<Located>>,
     pub better: Option<Offer>,
 }
 
 impl Choice {
-    /// A better text model than those that are part of the program; the other kinds stay.
+    /// Replaces the embedded text models by a better one; other kinds stay.
     pub fn replace_text(&mut self, better: Located) {
         self.models = vec![better];
         let is_own = |located: &Located| located.name == OWN_FOR_IMAGES;
@@ -82,7 +82,7 @@ pub fn choose(
     })
 }
 
-/// The best model of a kind that is here and fits, other than our own.
+/// The best downloaded model of a kind that fits, other than the embedded ones.
 fn best(
     kind: Kind,
     own: &[&str],

@@ -1,5 +1,5 @@
-//! The engine of `worker up`, a process of its own: chooses models, loads them and works for the coordinator that started
-//! it. Whatever a network, a driver or the memory of the machine does to it, the coordinator stays.
+//! The engine of `worker up`, in a separate process: chooses models, loads them and works for the coordinator that
+//! started it. A crash of a network, a driver or the memory does not affect the coordinator.
 
 use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
@@ -29,7 +29,7 @@ use crate::upstream::UpstreamWatch;
 
 /// The hidden command that runs it.
 pub const COMMAND: &str = "up-engine";
-/// Between two looks whether the coordinator's process is there.
+/// Interval of checks that the coordinator's process runs.
 const LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLE: &str = "\
@@ -63,11 +63,11 @@ pub struct EngineArgs {
     pub asks: bool,
 }
 
-/// The report to the coordinator's process once the engine works: one line on standard output.
+/// The report to the coordinator's process once the engine works: a line on standard output.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Working {
     pub models: Vec<String>,
-    /// Where they run, and why not on something better.
+    /// The device, and why not a better one.
     pub placement: String,
     /// About a better model for this machine.
     pub advice: Option<String>,
@@ -164,7 +164,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
                         crew.resume().await;
                         output::json_line(&EngineChoices::of(crew.choices()))?;
                     }
-                    // The coordinator's process tells its mistakes, and the settings that need a restart.
+                    // The coordinator's process reports errors, and settings that need a restart.
                     Signal::Reload => if let Ok(loaded) = root.load() {
                         rules.change(&loaded.config.owner);
                         crew.change_upstreams(&loaded.config);

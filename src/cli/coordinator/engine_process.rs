@@ -126,7 +126,7 @@ impl LastChoices {
         *self.0.lock() = choices;
     }
 
-    /// Forgets the models beside those of the first engine; false where there are none.
+    /// Drops models loaded after the start; false if there are none.
     pub fn leave_out_loaded(&self) -> bool {
         let mut choices = self.0.lock();
         !std::mem::take(&mut choices.loaded).is_empty()
@@ -149,7 +149,7 @@ impl EngineProcess {
         self.tell(Signal::HUP);
     }
 
-    /// As the owner's signal says.
+    /// Forwards the owner's pause or resume.
     pub fn pause(&self, is_paused: bool) {
         self.tell(match is_paused {
             true => Signal::USR1,

@@ -6,8 +6,7 @@ use tracing::warn;
 
 use crate::config::Config;
 
-/// Addresses of this machine that the coordinator can be reached at from others, as URLs. Warns of what others could
-/// read, and of links that they could not follow.
+/// URLs of this machine for other machines. Warns of unencrypted access, and of links that others cannot follow.
 pub fn others_reach(listens: SocketAddr, config: &Config) -> Vec<String> {
     let has_tls = config.serve.self_signed || config.serve.tls().is_some();
     let urls = urls(listens, has_tls, own_addresses());

@@ -1,4 +1,4 @@
-//! The key that `worker up` works with: made at its first start, kept beside the database, readable by its owner only.
+//! The key of `worker up`: created at its first start, stored beside the database, readable by its owner only.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

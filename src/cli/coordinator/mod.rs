@@ -34,7 +34,7 @@ use serving::Serving;
 use stay::Stay;
 pub use together::Beside;
 
-/// The coordinator alone, until it is told to stop.
+/// Runs the coordinator alone, until shutdown.
 pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
     let mut reload = configuration(root, flags)?;
     let make = match args.dev {
@@ -74,7 +74,7 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
     })
 }
 
-/// Tells commands beside it where it listens. Gives the fingerprint of a certificate that no authority signed.
+/// Records the address for commands beside it. Returns the fingerprint of a self-signed certificate.
 fn note_serving(coordinator: &Coordinator, config: &Config) -> Result<Option<String>, Failure> {
     let fingerprint = match config.serve.self_signed {
         true => {
@@ -97,7 +97,7 @@ pub fn place_of_running(data_dir: &Path) -> Option<Serving> {
     Serving::read(data_dir)
 }
 
-/// A coordinator with an engine beside it.
+/// Runs a coordinator with an engine process.
 pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
     let loaded = root.load_with(flags.clone())?;
     root.start_log_quietly(&loaded)?;

@@ -16,7 +16,7 @@ use crate::daemon::locate::Located;
 pub struct Offer {
     /// With its quantization, as `worker models pull` takes it.
     name: String,
-    /// Of its weights, as the catalog knows it.
+    /// Size of its weights in the catalog.
     bytes: u64,
 }
 

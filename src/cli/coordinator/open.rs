@@ -1,4 +1,4 @@
-//! A coordinator's store, opened by a command that runs beside it or in its place.
+//! A coordinator's database, opened by a command beside it or in its place.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct StoreArgs {
     pub json: bool,
 }
 
-/// What to do where there is no database.
+/// Whether a missing database is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     Refused,

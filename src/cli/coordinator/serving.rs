@@ -1,5 +1,5 @@
-//! How the coordinator of this data folder was last started, for commands that run beside it: flags leave no other
-//! trace.
+//! How the coordinator of this data folder was last started, for commands beside it, since its flags are not stored
+//! elsewhere.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,12 +12,12 @@ use tracing::warn;
 pub struct Serving {
     pub address: SocketAddr,
     pub has_tls: bool,
-    /// Of a certificate that no authority signed.
+    /// Digest of a self-signed certificate.
     pub certificate_sha256: Option<String>,
 }
 
 impl Serving {
-    /// Where programs of this machine reach it.
+    /// URL for programs on this machine.
     pub fn url(&self) -> String {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -36,7 +36,7 @@ impl Serving {
         serde_json::from_str(&text).ok()
     }
 
-    /// Nothing depends on it but `worker key join`, which then asks for --url.
+    /// A failed write only affects `worker key join`, which then needs --url.
     pub fn note(&self, data_dir: &Path) {
         let file = file(data_dir);
         let text = serde_json::to_string_pretty(self).unwrap_or_default();

@@ -20,11 +20,11 @@ use crate::protocol::job::Kudos;
 use crate::protocol::openai::chat::IgnoredFields;
 use crate::reader::Reader;
 
-/// Of an account and UTC day, where users pay.
+/// Per account and UTC day, if users pay.
 const USUAL_FREE_REQUESTS: usize = 200;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What goes for tests of other programs: no limits, and users on demand.
+/// Settings for tests of other programs: no limits, and users on demand.
 pub fn for_development(config: &Config) -> Result<Settings, Failure> {
     let mut settings = of(config)?;
     settings.doors.requests_per_minute = None;
@@ -153,7 +153,7 @@ fn networks(networks: &Networks) -> Vec<Network> {
     checked.collect()
 }
 
-/// The models we know, with every name they are asked for by.
+/// Known models with all of their names.
 fn names(catalog: &Catalog, config: &Config) -> Names {
     let entries = catalog.entries().iter();
     let names = entries.map(|entry| (entry.id.as_str(), entry.all_names()));
@@ -162,7 +162,7 @@ fn names(catalog: &Catalog, config: &Config) -> Names {
     Names::of(names).with_aliases(aliases)
 }
 
-/// The price of a text follows the size of its model; that of an image follows the image.
+/// The price of a text depends on its model's size; that of an image on the image.
 fn prices(catalog: &Catalog) -> kudos::Prices {
     let entries = catalog.entries().iter();
     let texts = entries.filter(|entry| entry.kind() == Kind::Text);
@@ -173,7 +173,7 @@ fn prices(catalog: &Catalog) -> kudos::Prices {
     })
 }
 
-/// What models cost in money.
+/// Prices of models in money.
 fn price_book(config: &Config) -> PriceBook {
     let rate = |usd: Option<Usd>| usd.map(micro_usd);
     let book = PriceBook::new(config.serve.price_version.clone());
@@ -200,7 +200,7 @@ fn charging(serve: &ServeConfig) -> Charging {
     }
 }
 
-/// Where users pay there is a limit unless the operator takes it away.
+/// If users pay, there is a limit unless the operator removes it.
 fn free_requests(serve: &ServeConfig) -> Option<u32> {
     let usual = match serve.charging {
         Mode::Off => 0,
@@ -215,7 +215,7 @@ fn micro_usd(usd: Usd) -> MicroUsd {
     MicroUsd(i64::try_from(usd.micro).unwrap_or(i64::MAX))
 }
 
-/// Where links to media begin, as far as the configuration tells.
+/// The prefix of media links, as far as configured.
 pub fn base(config: &Config) -> String {
     let serve = &config.serve;
     let scheme = match serve.tls().is_some() || serve.self_signed {
@@ -226,7 +226,7 @@ pub fn base(config: &Config) -> String {
     public.unwrap_or_else(|| format!("{scheme}://{}", serve.listen))
 }
 
-/// Where results and source images are.
+/// Location of results and source images.
 pub fn media(config: &Config) -> MediaSettings {
     let media = &config.media;
     let folder = || {
@@ -251,7 +251,7 @@ pub fn media(config: &Config) -> MediaSettings {
     }
 }
 
-/// Where the server secret is.
+/// Location of the server secret.
 pub fn secret(config: &Config, database: &Location) -> SecretSource {
     match &config.serve.secret {
         Some(given) => SecretSource::Given(given.expose().to_owned()),
@@ -259,7 +259,7 @@ pub fn secret(config: &Config, database: &Location) -> SecretSource {
     }
 }
 
-/// Where accounts and the ledger are.
+/// Location of accounts and the ledger.
 pub fn location(config: &Config) -> Result<Location, Failure> {
     match &config.serve.database {
         None => Ok(Location::in_folder(&config.worker.data_dir)),

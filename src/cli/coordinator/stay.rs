@@ -1,4 +1,4 @@
-//! A program that stays until it is told to go: the first signal lets what runs finish, the second leaves at once.
+//! Signals of a long-running program: the first one drains, the second exits at once.
 
 use std::future::Future;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Stay {
         Ok(Self { signals })
     }
 
-    /// Until it is told to stop; in between it may be told to reload.
+    /// Runs until the stop signal, and reloads on the reload signal.
     pub async fn until_told(&mut self, mut reload: impl AsyncFnMut()) {
         loop {
             match self.told().await {
@@ -33,7 +33,7 @@ impl Stay {
         }
     }
 
-    /// Until it is told something.
+    /// Waits for a signal.
     pub async fn told(&mut self) -> Signal {
         self.signals.next().await
     }

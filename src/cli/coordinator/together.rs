@@ -1,5 +1,5 @@
-//! `worker up`: a coordinator, and an engine in a process of its own. Where the engine ends, another one is started, and
-//! the coordinator stays.
+//! `worker up`: a coordinator, and an engine in a separate process. A crashed engine is restarted, and the coordinator
+//! stays.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Started {
     coordinator: Coordinator,
     staff: Staff,
     ready: Ready,
-    /// Where models run, and why not on something better.
+    /// The device, and why not a better one.
     placement: String,
     /// About a better model, unless there was a question.
     advice: Option<String>,
@@ -103,7 +103,7 @@ pub async fn run(
 pub struct Beside(Started);
 
 impl Beside {
-    /// Serves this model, or the best one that is here.
+    /// Serves this model, or the best downloaded one.
     pub async fn start(model: Option<&str>, config: &Config, root: &Root) -> Result<Self, Failure> {
         let args = up::Args {
             door: DoorArgs::default(),
@@ -215,7 +215,7 @@ impl Staff {
                 }
                 Err(failure) => {
                     end = failure.to_string();
-                    // A model among them may be the cause, and the others are to come back.
+                    // A model loaded later may be the cause, and the original ones must come back.
                     if self.program.choices.leave_out_loaded() {
                         error!("the next engine leaves out models that `worker models load` added");
                     }

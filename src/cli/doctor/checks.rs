@@ -165,8 +165,7 @@ pub fn clock(now: SystemTime) -> Check {
     }
 }
 
-/// Each configured model: whether its files are here, are sound, and fit beside the others, on the device where the worker
-/// would load it.
+/// Each configured model: whether its files are complete, valid, and fit beside the others, on its device.
 pub async fn models(config: &Config, devices: &Devices) -> Vec<Check> {
     if config.models.serve.0.is_empty() {
         return vec![Check::warn(

@@ -33,7 +33,7 @@ pub struct Args {
     model: Option<String>,
 }
 
-/// One line of the report.
+/// A line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     pub name: &'static str,
@@ -94,7 +94,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     report.end()
 }
 
-/// The configuration; where it is wrong, that is the finding, and the defaults stand in for it.
+/// The configuration; if it is invalid, that is the finding, and defaults replace it.
 fn configuration(root: &Root) -> Result<(Config, Check, Vec<Check>), Failure> {
     match root.load() {
         Ok(loaded) => {

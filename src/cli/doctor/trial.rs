@@ -27,7 +27,7 @@ const TOKENS: usize = 8;
 const STEPS: u32 = 2;
 const SIDE: u32 = 256;
 
-/// A finished drawing.
+/// A finished image.
 struct TrialImage {
     size: [u32; 2],
     seconds: f64,
@@ -40,8 +40,8 @@ enum Trial {
     Image,
 }
 
-/// Writes a few tokens and draws one image, each with the first configured model of its kind, or one that is always
-/// here; with the model asked for, what that model does.
+/// Generates a few tokens and one image, each with the first configured model of its kind, or a built-in one; with a
+/// requested model, that model's output.
 pub async fn generations(config: &Config, asked: Option<&str>) -> Vec<Check> {
     if let Some(name) = asked {
         let located = Place::open(config).and_then(|place| Ok(place.locate(name)?));
@@ -114,7 +114,7 @@ fn kind_of(located: &Located) -> Option<Trial> {
     }
 }
 
-/// The first configured model of a kind; where none is configured, one that is here.
+/// The first configured model of a kind; without one, a downloaded one.
 fn model(config: &Config, kind: Trial, usual: &[&str]) -> Result<Option<Located>, Failure> {
     let place = Place::open(config)?;
     let configured = &config.models.serve.0;
@@ -122,7 +122,7 @@ fn model(config: &Config, kind: Trial, usual: &[&str]) -> Result<Option<Located>
         match place.locate(wanted) {
             Ok(located) if kind_of(&located) == Some(kind) => return Ok(Some(located)),
             Ok(_) => {}
-            // A missing model is told once.
+            // A missing model is reported once.
             Err(error) if kind == Trial::Text => return Err(error.into()),
             Err(_) => {}
         }

@@ -16,7 +16,7 @@ pub enum Expect {
         #[serde(default)]
         all: Vec<String>,
     },
-    /// Whole sentences, at least so many, that name each of `all`.
+    /// At least this many complete sentences, which contain each of `all`.
     Story { all: Vec<String>, sentences: usize },
     /// JSON of this value, however it is written.
     Json { value: Value },
@@ -50,7 +50,7 @@ fn contains_all(answer: &str, parts: &[String]) -> bool {
     parts.iter().all(|part| answer.contains(part.as_str()))
 }
 
-/// What stands in `<tool_call>` blocks; `None` where a block is open or not JSON.
+/// The contents of `<tool_call>` blocks; `None` if a block is open or not JSON.
 fn tool_calls(answer: &str) -> Option<Vec<Value>> {
     let blocks = answer.split("<tool_call>").skip(1);
     blocks

@@ -8,7 +8,7 @@ use crate::runtime::{self, Chat, Event, Failure, Runtime, Sampling, StopRules, T
 /// An answer that has not ended by then is wrong anyhow.
 const MAX_TOKENS: usize = 192;
 
-/// The answers in the order of the prompts; so many jobs run at once.
+/// The answers in the order of the prompts; `jobs` run concurrently.
 pub async fn measure(
     runtime: &Runtime,
     model: &str,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::expect::Expect;
 
-/// One prompt of an evaluation.
+/// A prompt of an evaluation.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {

@@ -16,14 +16,14 @@ impl Score {
     }
 }
 
-/// One score per skill, in the order of the prompts.
+/// A score per skill, in the order of the prompts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scores {
     pub skills: Vec<Score>,
 }
 
 impl Scores {
-    /// Of prompts and their answers, side by side.
+    /// Scores of answers, in the order of their prompts.
     pub fn of(prompts: &[Prompt], answers: &[String]) -> Self {
         let mut scores = Self::default();
         for (prompt, answer) in prompts.iter().zip(answers) {

@@ -1,4 +1,4 @@
-//! Files of images: read to start from, written with what made them.
+//! Image files: source images, and results with their metadata.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::runtime::maker::{PixelFormat, Pixels};
 /// Most pixels of a source image that the engine accepts.
 const MOST_PIXELS: u64 = 4096 * 4096;
 
-/// Where images go, and in which form.
+/// Path and format of an image file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ImageFile {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// Refuses before anything is drawn what could not be written.
+    /// Checks that the path can be written, before the image is generated.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         let media_type = match ending.to_ascii_lowercase().as_str() {

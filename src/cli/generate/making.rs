@@ -1,4 +1,4 @@
-//! One output of a maker, with its steps on the meter. Ctrl-C ends it.
+//! An output of a maker, with a progress meter. Ctrl-C cancels it.
 
 use std::time::Instant;
 

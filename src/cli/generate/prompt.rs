@@ -1,4 +1,4 @@
-//! Where the prompt comes from.
+//! Reading the prompt.
 
 use std::io::{self, IsTerminal, Read};
 

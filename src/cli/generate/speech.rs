@@ -47,7 +47,7 @@ pub struct Speaking {
     is_json: bool,
 }
 
-/// Where a sound goes, and in which form.
+/// Path and format of an audio file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SoundFile {
     /// Without, to standard output.
@@ -185,7 +185,7 @@ impl SoundFile {
         Ok(Self { path, form })
     }
 
-    /// Opus takes so many bits a second, and MP3 half as many again.
+    /// `opus_bits` is the bit rate of Opus; MP3 gets half as much again.
     pub fn write(&self, sound: &Sound, opus_bits: u32) -> Result<(), Failure> {
         let bytes = match self.form {
             SoundForm::Wav => to_wav(sound, WavFormat::Int16),

@@ -1,4 +1,4 @@
-//! How far a drawing is: a bar on a terminal, a line for each tenth elsewhere. All of it on standard error.
+//! Progress of a generation: a bar on a terminal, a line for each tenth elsewhere, all on standard error.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::cli::output;
 
 const TEMPLATE: &str = "[{wide_bar}] step {pos} of {len}, {msg}";
 
-/// One drawing that is counted in steps.
+/// Progress of a generation in steps.
 pub struct StepMeter {
     started: Instant,
     shown: StepDisplay,
@@ -58,7 +58,7 @@ impl StepMeter {
         }
     }
 
-    /// Makes room for what comes next.
+    /// Clears the bar for further output.
     pub fn end(&self) {
         if let StepDisplay::Bar(bar) = &self.shown {
             bar.finish_and_clear();

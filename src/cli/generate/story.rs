@@ -1,4 +1,4 @@
-//! What happens to one generation, told as it happens: text for people, events for programs.
+//! Output of a generation as it runs: text for people, events for programs.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::{Exit, Failure, output};
 use crate::runtime::{self, Event, FinishReason, Generation, TokenInfo, Usage};
 
-/// What happens to one generation, shown as it happens.
+/// Shows the events of a generation.
 pub struct Story {
     started: Instant,
     /// When the first text came, and of how many tokens.
@@ -38,7 +38,7 @@ impl Story {
                         json!({ "event": "started", "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens })
                     })?;
                 }
-                // Not asked for here.
+                // Not requested here.
                 Event::Prompt { .. } => {}
                 Event::Text { text, tokens } => {
                     self.first
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// The statistics of `all` tokens, the first text with `first` of them, after so many milliseconds.
+    /// The statistics of `all` tokens, the first text with `first` of them, after `millis`.
     fn told(all: usize, first: usize, most: usize, millis: u64) -> String {
         let started = Instant::now();
         let story = Story {

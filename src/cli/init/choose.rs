@@ -13,21 +13,21 @@ pub struct Candidate {
     /// The model's name alone may stand for another quantization: this is not the usual one, or another is preferred.
     pub is_unusual: bool,
     pub total_bytes: u64,
-    /// Bytes that each step reads: of a text model the weights that one token goes through, of others all that it takes.
+    /// Bytes read in each step: for a text model the active weights of one token, for others all.
     pub step_bytes: u64,
     pub files: Files,
     pub has_run_on_gpus: bool,
 }
 
-/// Where the files of a model are, the best to propose first.
+/// Location of a model's files, best proposals first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Files {
     Here,
-    /// A pull would bring them.
+    /// A pull would download them.
     Pullable,
-    /// Part of this program: always here, whatever better there is.
+    /// Embedded in this program, always available.
     BuiltIn,
-    /// Not here, and nothing would bring them: offline, no room on the disk, a path that leads nowhere.
+    /// Cannot be downloaded: offline, a full disk, or a missing path.
     OutOfReach,
 }
 
@@ -36,7 +36,7 @@ impl Candidate {
         matches!(self.files, Files::Here | Files::BuiltIn)
     }
 
-    /// As a configuration names it: the usual quantization needs no mention.
+    /// The name in a configuration, with the quantization if it is not the default.
     pub fn served(&self) -> String {
         match self.is_unusual {
             true => format!("{}:{}", self.name, self.quantization),
@@ -45,8 +45,8 @@ impl Candidate {
     }
 }
 
-/// A processor that reads more than this in each step answers slower than people read. Of experts it reads those alone
-/// that a token chooses.
+/// A CPU that reads more than this per step generates slower than people read. Of a mixture of experts only the active
+/// ones count.
 const MOST_ON_A_CPU_BYTES: u64 = 2 << 30;
 
 /// Models that will also be quick on this device; on a GPU, of families that have run on one.

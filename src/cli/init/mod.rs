@@ -124,7 +124,7 @@ pub fn proposed(root: &Root, coordinator: Section) -> Result<String, Failure> {
     Ok(choices.text(&machine))
 }
 
-/// Whom the worker is to work for: as the flags say, else as the owner answers.
+/// The coordinator to work for: from the flags, else from the owner's answer.
 fn coordinator(questions: &mut Questions, args: &Args) -> Result<Option<Section>, Failure> {
     let address = match &args.join {
         Some(given) => address(given).map_err(|wanted| {

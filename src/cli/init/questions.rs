@@ -23,7 +23,7 @@ impl Questions {
         }
     }
 
-    /// Asks until the answer can be used. Nothing typed is the proposal.
+    /// Asks until the answer is valid. An empty answer accepts the proposal.
     pub fn ask<T>(
         &mut self,
         question: &str,

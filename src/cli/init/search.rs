@@ -9,21 +9,21 @@ use crate::config::{Config, Quantization};
 use crate::daemon::fit::{Fit, Needs, Room, Wishes, fit, quantization};
 use crate::hardware;
 
-/// The text models of the catalog that fit, those of most parameters first: each in the preferred quantization or, where that cannot be had,
-/// in the usual one or a smaller one.
+/// Text models of the catalog that fit, most parameters first: each in the preferred quantization or, if that is
+/// unavailable, in the default one or a smaller one.
 pub fn candidates(place: &Place, config: &Config, room: &Room) -> Vec<Candidate> {
     Search::new(place, config, room, Kind::Text).candidates()
 }
 
-/// The models of a kind that are here, fit and are quick, in the same order: in the preferred or the usual quantization, or in
-/// what there is. Only `up` asks for them.
+/// Downloaded models of a kind that fit and are fast, in the same order: in the preferred or default quantization, or
+/// any downloaded one. Only for `up`.
 #[cfg(any(test, feature = "coordinator"))]
 pub fn ready(place: &Place, config: &Config, room: &Room, kind: Kind) -> Vec<Candidate> {
     let search = Search::new(place, config, room, kind);
     search.all(|entry| search.ready(entry))
 }
 
-/// Where models are looked for, and for what.
+/// Parameters of a search for models.
 struct Search<'a> {
     place: &'a Place,
     kind: Kind,
@@ -232,7 +232,7 @@ mod tests {
             Self::small(&candidates(&self.place(), &self.config, &self.room))
         }
 
-        /// What `init` proposes where so much may be written to the disk.
+        /// The proposal of `init` with this much free disk space.
         fn proposal(&self, disk_bytes: u64) -> Vec<String> {
             let place = self.place();
             let search = Search {

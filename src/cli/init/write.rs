@@ -95,7 +95,7 @@ pub fn write(file: &Path, text: &str, replace: bool) -> Result<(), Failure> {
     draft.publish(replace)
 }
 
-/// A configuration beside the place it is meant for. Nothing of it stays unless it is published.
+/// A configuration under a temporary name, deleted unless published.
 pub struct Draft<'a> {
     file: &'a Path,
     path: PathBuf,

@@ -85,7 +85,7 @@ fn find<'a>(loaded: &'a Loaded, section: &Section) -> Option<&'a CoordinatorConf
     all.find(|coordinator| coordinator.url == url)
 }
 
-/// The coordinator is there, is the right one, and accepts this worker.
+/// Checks that the coordinator responds, is the right one, and accepts this worker.
 fn examine(config: &Config, section: &Section) -> Result<(), Failure> {
     let Some(coordinator) = config.coordinators.last() else {
         return Ok(());

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::section::Section;
 
-/// The version is part of it: a later form is told from this one.
+/// Includes the version, to distinguish later formats.
 const PREFIX: &str = "muster-join-1.";
 
-/// Characters without a width, and those that turn the direction of a line.
+/// Invisible characters, and those that change the text direction.
 const HIDDEN: [std::ops::RangeInclusive<char>; 4] = [
     '\u{200b}'..='\u{200f}',
     '\u{2028}'..='\u{202e}',
@@ -26,7 +26,7 @@ pub struct Token {
     /// The worker that the key is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of a certificate that no authority signed.
+    /// Digest of a self-signed certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_sha256: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

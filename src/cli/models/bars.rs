@@ -14,7 +14,7 @@ use crate::{
     telemetry::{self, Format},
 };
 
-/// What suits where standard error goes.
+/// The progress display for the type of standard error.
 pub fn progress(quiet: bool) -> Box<dyn Progress> {
     let is_log = telemetry::format() == Some(Format::Json);
     match (quiet, stderr().is_terminal() && !is_log) {
@@ -26,7 +26,7 @@ pub fn progress(quiet: bool) -> Box<dyn Progress> {
 
 struct Bar {
     bar: ProgressBar,
-    /// What came of each file, to take back when it starts over.
+    /// Bytes received of each file, to subtract when its download restarts.
     received: Mutex<HashMap<String, u64>>,
 }
 
@@ -86,7 +86,7 @@ impl Progress for Bar {
     }
 }
 
-/// Every so many hundredths of a pull there is a line.
+/// Interval of progress lines, in percent.
 const STEP_PERCENT: u64 = 10;
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ struct Lines(Mutex<Tally>);
 struct Tally {
     total: u64,
     present: u64,
-    /// The last step that was told.
+    /// The last reported step.
     told: u64,
 }
 

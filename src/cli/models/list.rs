@@ -186,7 +186,7 @@ pub fn size_of(sources: &[EntrySource<'_>]) -> Option<u64> {
     sources.iter().map(|it| size(it.source)).sum()
 }
 
-/// Of all files, where all of their sizes are known.
+/// Total size, if all files' sizes are known.
 fn size(source: &Source) -> Option<u64> {
     match source {
         Source::Hub(hub) => hub.files.iter().map(|file| file.size_bytes).sum(),

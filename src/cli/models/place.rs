@@ -1,4 +1,4 @@
-//! Where models are looked for: the catalog, the hub with its cache, and this machine.
+//! Places of models: the catalog, the hub with its cache, and this machine.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ pub struct Place {
     pub catalog: Catalog,
     pub hub: Hub,
     pub quiet: bool,
-    /// Where the models that came with the program are unpacked.
+    /// Folder of unpacked embedded models.
     pub unpacked: PathBuf,
     preferred: Option<&'static str>,
-    /// Of the largest GPU, or of the machine when it has none.
+    /// Memory of the largest GPU, or of the machine without one.
     device_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Whether so much memory is here at all where the model would run: on one GPU or, without any, on the machine.
+    /// Whether the model's device has this much memory in total.
     pub fn fits(&self, bytes: u64) -> bool {
         bytes <= self.device_bytes
     }
@@ -99,7 +99,7 @@ impl Place {
     }
 }
 
-/// Of the largest card, or of the machine when it has none.
+/// Memory of the largest GPU, or of the machine without one.
 fn most_memory(machine: &Machine) -> u64 {
     let cards = machine.gpus.iter().map(|gpu| gpu.memory_total_bytes);
     cards.max().unwrap_or(machine.memory.total_bytes)

@@ -1,4 +1,4 @@
-//! What `NAME`, `NAME:QUANTIZATION`, `org/repo` and `org/repo:FILE` stand for.
+//! Parsing of `NAME`, `NAME:QUANTIZATION`, `org/repo` and `org/repo:FILE`.
 
 use crate::{
     catalog::{Entry, EntrySource, FindError, Source},
@@ -18,9 +18,9 @@ pub enum Target<'a> {
 
 /// A model or a repository, and where its files are.
 pub struct Named {
-    /// As one would type it.
+    /// The name for the command line.
     pub name: String,
-    /// The model's own files, then those of its components that are elsewhere.
+    /// The model's own files, then those of separate components.
     pub sources: Vec<Source>,
 }
 
@@ -110,7 +110,7 @@ pub fn present_of(entry: &Entry, place: &Place) -> Vec<Named> {
         .collect()
 }
 
-/// Whether any file of a model is here that is not here for another model, whose component it is.
+/// Whether any file of a model is downloaded, other than components that other models share.
 fn is_here(entry: &Entry, quantization: &str, place: &Place) -> bool {
     let Ok((_, own)) = entry.source(Some(quantization)) else {
         return false;

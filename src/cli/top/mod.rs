@@ -76,7 +76,7 @@ fn broken(error: &io::Error) -> Failure {
     Failure::new(Exit::Failed, format!("using the terminal failed: {error}"))
 }
 
-/// None where no worker runs.
+/// `None` if no worker runs.
 async fn report(config: &Config) -> Result<Option<WorkerReport>, Failure> {
     let report = control::status(&config.worker.data_dir).await;
     report.map_err(|error| Failure::unavailable(format!("asking the worker failed: {error}")))

@@ -13,7 +13,7 @@ use crate::daemon::report::{RunningJobReport, TallyReport, WorkerReport};
 const MOST_JOBS: usize = 12;
 
 pub struct TopView {
-    /// None where no worker runs.
+    /// `None` if no worker runs.
     pub report: Option<WorkerReport>,
     /// The effect of the last key.
     pub message: String,

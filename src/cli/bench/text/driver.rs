@@ -10,16 +10,16 @@ use crate::networks::text::{Batch, Decoder, KvPages, StepCost};
 use crate::runtime::Sampling;
 use crate::runtime::sampling::{Sampler, Scratch, Settings};
 
-/// Prompt tokens of one step, as the engine reads them unless told otherwise.
+/// Prompt tokens of a step, the engine's default.
 const CHUNK: usize = 512;
 
 /// The measured phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// A prompt of so many tokens, in steps of up to [`CHUNK`].
+    /// A prompt of this many tokens, in steps of up to [`CHUNK`].
     Prefill(usize),
-    /// So many streams, one token each in every step.
+    /// This many streams, with a token each in every step.
     Decode(usize),
 }
 
@@ -213,7 +213,7 @@ impl Course {
             .collect()
     }
 
-    /// Streams lie one after the other; a long prompt takes the pages of those behind it.
+    /// Streams are consecutive in the cache; a long prompt takes the pages of those behind it.
     fn span(self, new_tokens: usize, past_tokens: usize, stream: usize) -> Span {
         let first = stream * self.pages_per_stream();
         let pages = (past_tokens + new_tokens).div_ceil(PAGE_TOKENS);

@@ -131,7 +131,7 @@ fn kv_dtype(name: &str) -> Result<KvDtype, String> {
     })
 }
 
-/// More of anything is a typing error; so much of everything can still be counted.
+/// More is probably a typing error, and the products of such numbers do not overflow.
 const MOST: usize = 1 << 24;
 
 /// Checks that clap cannot express.
@@ -226,7 +226,7 @@ fn decoder(args: &Args, device: &Device, is_shown: bool) -> Result<Decoder, Fail
     )
 }
 
-/// Makes a decoder and tells how far it is.
+/// Builds a decoder and reports its progress.
 fn metered(
     title: String,
     is_shown: bool,
@@ -248,7 +248,7 @@ fn spec(shape: &str) -> Result<DecoderSpec, Failure> {
     })
 }
 
-/// In turns, so that whatever else the machine does falls on all phases alike; once beforehand to warm up.
+/// Measures phases in turn, so that disturbances affect all of them alike, after a warm-up run of each.
 fn speeds(
     driver: &mut Driver,
     phases: &[Phase],

@@ -1,4 +1,4 @@
-//! What `worker bench text` says: a table for people, the same figures for programs.
+//! Reports of `worker bench text`: a table for people, the same figures as JSON.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct Run {
     pub name: String,
     pub phase: Phase,
     pub tokens_per_second: Figure,
-    /// What one step cannot do without.
+    /// Lower bound of the memory traffic of a step.
     pub bytes_per_step: u64,
     pub operations_per_step: u64,
     pub reached: Reached,

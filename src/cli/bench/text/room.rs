@@ -16,7 +16,7 @@ use crate::networks::text::Synthetic;
 use crate::networks::weights::TensorSource;
 use crate::runtime::{DeviceChoice, EngineLimits, Footprint, ModelSource};
 
-/// Refuses before anything is loaded what would not fit.
+/// Refuses a benchmark that does not fit, before anything is loaded.
 pub fn check(
     args: &Args,
     course: Course,
@@ -107,7 +107,7 @@ fn needed(args: &Args, room: &Room) -> Result<Needs, Failure> {
     Ok(needs(&source, room, &limits)?)
 }
 
-/// Of the file that holds them.
+/// Size of the weights' file.
 pub fn weight_bytes(made: &Synthetic) -> u64 {
     made.headers().iter().map(|header| header.bytes).sum()
 }

@@ -119,7 +119,7 @@ fn stopped(file: &Path) -> Failure {
 /// How often a growing file is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Does the work that writes a file, and tells how far it has grown.
+/// Runs the work that writes a file, and reports the file's growth.
 fn watching<T>(file: &Path, total: u64, meter: &Meter, work: impl FnOnce() -> T) -> T {
     let (working, over) = mpsc::channel::<()>();
     thread::scope(|scope| {
