@@ -266,7 +266,7 @@ impl Coordinator {
         self.first_key.as_ref().map(|key| key.text.expose())
     }
 
-    /// Creates a key with every scope for an administrator who has lost the others.
+    /// Creates a key with every scope for an administrator without a usable key.
     pub async fn new_admin_key(&self, label: &str) -> Result<NewKey, NoAdministrator> {
         self.accounts.admin_key(label).await
     }

@@ -1,8 +1,8 @@
 //! The interface of text APIs for the HTTP layer: reading a body, and writing the events of its jobs.
 //!
 //! Every dialect translates its body to a chat body: moderation examines that one, workers of the public network that
-//! speak chat receive it, and [`ChatRequest`] checks what must hold between fields. The dialect adds fields without a
-//! chat equivalent in [`Dialect::complete`].
+//! speak chat receive it, and [`ChatRequest`] checks rules between fields. The dialect adds fields without a chat
+//! equivalent in [`Dialect::complete`].
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Rewards besides those of jobs: uptime of workers, monthly kudos, and trust for owners who have earned enough.
+//! Rewards besides those of jobs: uptime of workers, monthly kudos, and trust for owners with enough earnings.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -112,7 +112,7 @@ pub struct NewRequest {
     pub dues: Dues,
     /// Kudos holds of the account and of the shared key.
     pub kept: Vec<Kept>,
-    /// Its place in the concurrency limit, until it is accepted.
+    /// The request's place in the concurrency limit, until it is accepted.
     pub place: Option<Place>,
     /// The memory permit of the request, held until its jobs have ended.
     pub memory: Option<Box<dyn Any + Send>>,

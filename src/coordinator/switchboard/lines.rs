@@ -39,7 +39,7 @@ pub struct Line {
     whereabouts: Option<Arc<Whereabouts>>,
     /// Output of a durable job other than text.
     media: Product,
-    /// Its worker's remarks about a text.
+    /// Remarks of the worker about a text.
     note: Note,
     /// All of it as it is kept, once it has ended.
     written: Option<Arc<str>>,

@@ -1,4 +1,4 @@
-//! Failures of jobs: the cause, who is to blame, and the error of every dialect.
+//! Failures of jobs: the cause, the party to blame, and the error of every dialect.
 //!
 //! One table, [`FailureKind::row`], holds the HTTP status and the stable code of each kind; a dialect only decides the
 //! shape around them.

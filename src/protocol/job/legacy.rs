@@ -1,5 +1,5 @@
-//! Sampling settings of the AI Horde API without a neutral equivalent. They travel with the job, so that a polling
-//! worker gets its client's own settings, and our own engine samples by them.
+//! Sampling settings of the AI Horde API without a neutral equivalent. These settings travel with the job, so that a
+//! polling worker gets its client's own settings, and our own engine samples by them.
 //!
 //! Numbers stay as they were written, since they are passed on and never used for arithmetic here.
 

@@ -1,8 +1,8 @@
 //! The neutral job, to which every dialect's request is converted, and which the queue, the workers and the ledger use.
 //!
-//! A *request* is the client's. It has n *jobs*, one output each, and a job has *attempts*, numbered from 1. Settings
-//! that the client left out stay `None` here; code beyond this module does not know a job's API, except the renderer
-//! for public peers, by [`Original`].
+//! A client's *request* has n *jobs*, one output each, and a job has *attempts*, numbered from 1. Settings that the
+//! client left out stay `None` here; code beyond this module does not know a job's API, except the renderer for public
+//! peers, by [`Original`].
 
 mod capabilities;
 mod details;

@@ -114,7 +114,7 @@ impl ReadState {
         read
     }
 
-    /// Records a value of the wrong type. Its text may be a prompt and is not repeated.
+    /// Records a value of the wrong type. The text may be a prompt and is not repeated.
     pub fn refuse(&mut self, found: &Value, wanted: impl Display) {
         self.note(format!("must be {wanted}, found {}", kind(found)));
     }

@@ -168,8 +168,8 @@ fn taken(reply: &mut Value, name: &str) -> Value {
     reply.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
-/// Settings that our worker does not support and that change the image. It does not ask for such jobs, and returns
-/// them.
+/// Settings that change the image and that our worker does not support. The worker does not ask for such jobs, and
+/// returns them.
 const NOT_DRAWN: [&str; 6] = [
     "control_type",
     "extra_texts",

@@ -58,7 +58,7 @@ pub struct UploadSlot {
     pub content_type: String,
 }
 
-/// Output delivered by an earlier attempt. Its text may lag behind its tokens.
+/// Output delivered by an earlier attempt. The text may lag behind the tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Prefill {

@@ -1,7 +1,7 @@
 //! Token frames, which come by the hundred thousand.
 //!
-//! A `delta` is the same as in OpenAI's chunks, for our own peers too. Its token ids and log probabilities are beside
-//! it in a `token` frame and inside it in a `tokens` frame, so that every event crosses without loss.
+//! A `delta` is the same as in OpenAI's chunks, for our own peers too. The token ids and log probabilities are beside
+//! the delta in a `token` frame and inside it in a `tokens` frame, so that every event crosses without loss.
 
 use serde::Deserialize;
 

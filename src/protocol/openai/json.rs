@@ -78,7 +78,7 @@ pub fn is_half_a_character(problem: &Problem) -> bool {
     said.is_some_and(|said| HALVES.iter().any(|half| said.starts_with(half)))
 }
 
-/// A text that may hold one JSON object and nothing else, such as the arguments of a call. Its value may take many
+/// A text that may hold one JSON object and nothing else, such as the arguments of a call. The value may take many
 /// times the memory of the text, so several texts share a budget.
 pub fn object(text: &str, budget: &Budget) -> Result<Option<Map<String, Value>>, TooMany> {
     let mut reader = serde_json::Deserializer::from_str(text);
