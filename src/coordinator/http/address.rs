@@ -40,7 +40,7 @@ const PROXIED_FOR: HeaderName = HeaderName::from_static("proxied-for");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Routes of `/v1` by which a service may ask for its own users.
+/// Routes of `/v1` on which a service may name its own users.
 const PROXIED: [&str; 4] = [openai::CHAT, openai::COMPLETIONS, MESSAGES, RESPONSES];
 
 impl Address {

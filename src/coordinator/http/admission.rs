@@ -76,7 +76,7 @@ impl Admission {
         }
     }
 
-    /// For a request that an earlier process has accepted, under the id that it had there.
+    /// For a request accepted by an earlier process, with the same id.
     pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
         let caller = Arc::new(caller);
         let address = Ok(LetIn(Ipv4Addr::LOCALHOST.into()));
@@ -89,7 +89,7 @@ impl Admission {
         self.settings.prefixes.hash_one(self.request) & u64::from(u32::MAX)
     }
 
-    /// Refuses an address that is kept out.
+    /// Refuses a blocked address.
     pub fn asker(&self) -> Result<AdmittedAsker, ApiError> {
         let LetIn(address) = self.address.clone()?;
         let (account, roles) = (self.caller.account, self.caller.roles);
@@ -103,7 +103,7 @@ impl Admission {
         })
     }
 
-    /// The same of a new request: clients that hide may not ask during a raid.
+    /// The same for a new request: clients behind VPNs and proxies are refused in raid mode.
     pub fn admit(&self) -> Result<AdmittedAsker, ApiError> {
         let admitted = self.asker()?;
         if admitted.is_hidden && self.modes.are_on(ModeSet::RAID) {
@@ -116,7 +116,7 @@ impl Admission {
 }
 
 impl AdmittedAsker {
-    /// Work of clients that hide goes to workers that the operator trusts.
+    /// Requests through VPNs and proxies go to workers that the operator trusts.
     pub fn privacy(self) -> Privacy {
         match self.is_hidden {
             true => Privacy::Trusted,

@@ -37,16 +37,16 @@ pub struct Guard {
     roles: Roles,
     /// Accounts scheduled for deletion are refused here.
     makes: bool,
-    /// Asked before work begins: without a good store the work could not be settled.
+    /// Checked before new work: without the database it could not be settled.
     store: Store,
     console: Option<Arc<str>>,
     /// The anonymous key opens this route, too.
     anonymous: bool,
-    /// Keys that users have handed to others open this, too.
+    /// Shared keys open this route, too.
     sharing: Option<Sharing>,
     /// Programs on this machine need no key of their own, where the coordinator serves its own user.
     is_for_local: bool,
-    /// A key that may submit requests may connect workers, too.
+    /// Keys that may submit requests may connect workers, too.
     submit_keys_connect: bool,
 }
 
@@ -134,7 +134,7 @@ impl Guard {
             _ if connects => self.scopes.without(Scopes::WORKER_CONNECT),
             _ => self.scopes,
         };
-        // A key that lies in the configuration of a worker changes nothing else.
+        // A key in a worker's configuration file may not manage the account.
         let held = match caller.worker_name {
             Some(_) => caller.scopes.without(Scopes::ACCOUNT_MANAGE),
             None => caller.scopes,
@@ -225,7 +225,7 @@ pub async fn admit(State(guard): State<Arc<Guard>>, mut request: Request, next: 
             next.run(request).await
         }
         Err(error) => {
-            // A client that is still sending may never read an answer that comes too soon.
+            // The body is read first, since a client that is still sending may miss an early reply.
             body::discard(request.into_body()).await;
             error.into_response()
         }
@@ -251,7 +251,7 @@ pub async fn welcome(
     }
 }
 
-/// The key that came with a request to a route that is for anyone, not looked at yet.
+/// The unchecked key of a request to a public route.
 #[derive(Clone)]
 pub struct Brought {
     key: Option<String>,

@@ -1,4 +1,4 @@
-//! The body of a request, whole, within a size and a patience.
+//! Request bodies, read completely within limits of size and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::auth::Admitted;
 use super::digest::DigestSlot;
 use super::room::{LetGo, Memory, Room};
 
-/// All of a body, and the memory it takes.
+/// A complete body, and its memory permit.
 #[derive(Debug)]
 pub struct Whole {
     pub bytes: Bytes,
     pub room: Room,
 }
 
-/// The body of a request for media, whose memory counts in the share of the account.
+/// The body of a media request, counted in the account's share of memory.
 #[derive(Debug)]
 pub struct MediaWhole(pub Whole);
 
@@ -42,7 +42,7 @@ pub struct Patience {
     left: Duration,
 }
 
-/// A body that did not come to its end.
+/// A body that ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     #[error("the request body ended early")]
@@ -53,7 +53,7 @@ pub enum Broken {
     Slow,
 }
 
-/// In bytes a second. A bad line still sends more.
+/// In bytes per second; slow connections still send more.
 const SLOWEST: u32 = 16 << 10;
 
 /// Bytes of a refused body to read and drop, so that its sender reads the error reply instead of a reset.
@@ -90,7 +90,7 @@ where
 }
 
 impl Whole {
-    /// A body whose memory counts in the share of its account.
+    /// A body counted in its account's share of memory.
     pub async fn of_account(
         request: Request,
         settings: &DoorSettings,
@@ -141,7 +141,7 @@ impl Whole {
     }
 }
 
-/// Reads on for a while and keeps nothing.
+/// Reads and drops the body, for a while.
 pub async fn discard(mut body: Body) {
     let reading = async {
         let mut left = DISCARDED_BYTES;

@@ -1,5 +1,5 @@
-//! Before jobs of `/v1` are queued, the request is counted and the most that its jobs may cost is held. Holds of jobs that
-//! the queue refuses are released here, the others when their jobs are settled.
+//! Kudos and credits before `/v1` jobs are queued: counts the request and holds the most that its jobs may cost. Holds
+//! of jobs that the queue refuses are released here, the others at settlement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::workers::output_room;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Body, FailureKind, Job, JobId, OutputForm, UnixMillis};
 
-/// Charges the account of one HTTP request.
+/// Charges the account of an HTTP request.
 #[derive(Debug, Clone)]
 pub struct Cashier {
     store: Store,
@@ -90,7 +90,7 @@ impl Cashier {
         }
     }
 
-    /// For a request that an earlier process has counted.
+    /// For a request that an earlier process counted.
     pub fn resumed(open: &Open, caller: Arc<Caller>) -> Self {
         Self {
             is_counted: Arc::new(AtomicBool::new(true)),
@@ -109,7 +109,7 @@ impl Cashier {
         if pays && let Err(unpriced) = self.put_prices(jobs).await {
             return match self.is_online(jobs).await {
                 true => Err(unpriced),
-                // The queue says more about a model that is not there.
+                // The queue's error for an unknown model is more precise.
                 false => Ok(PendingHold::nothing(Some(unpriced))),
             };
         }
@@ -127,7 +127,7 @@ impl Cashier {
         let mut pending = PendingHold {
             cashier: Some(self.clone()),
             jobs: jobs.iter().map(|(job, _)| *job).collect(),
-            // Unless it is known to be counted, an aborted request costs one of the day.
+            // An aborted request counts as one of the day.
             was_counted: false,
             now,
             refusal: None,
@@ -183,7 +183,7 @@ impl Cashier {
         for job in jobs {
             let job = Arc::make_mut(job);
             job.price = Some(JobPrice { held, ..price });
-            // No more is written than is paid for.
+            // The output is limited to the paid tokens.
             if let Body::Text(text) = &mut job.body {
                 job.limits.output_tokens = Some(output);
                 text.max_tokens = Some(output);
@@ -249,8 +249,7 @@ impl PendingHold {
         }
     }
 
-    /// The jobs are queued, and their settlements release the hold. With an error the jobs must not run: the caller drops
-    /// their streams.
+    /// The jobs are queued, and their settlements release the hold. On an error the caller drops the jobs' streams.
     pub fn queued(mut self) -> Result<(), ApiError> {
         self.cashier = None;
         self.refusal.take().map_or(Ok(()), Err)
@@ -270,7 +269,7 @@ impl PendingHold {
     }
 }
 
-/// The client has left while the jobs were on their way to the queue.
+/// The client disconnected before the jobs were queued.
 impl Drop for PendingHold {
     fn drop(&mut self) {
         if let Some(cashier) = self.cashier.take() {

@@ -1,5 +1,4 @@
-//! Documents and pages on their way out: a tag by which caches ask again, 304 where a client has it already, and
-//! gzip where a client reads it.
+//! Responses for static documents: entity tags, 304 for unchanged ones, and gzip.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,18 +22,18 @@ use sha2::{Digest, Sha256};
 
 use super::models::started_at;
 
-/// No document is larger.
+/// Limit of a document's size.
 const LARGEST: usize = 16 << 20;
-/// A shorter body is sent as it is.
+/// Shorter bodies are not compressed.
 const LEAST_PACKED: usize = 1024;
-/// Bodies of one route that are kept in gzip: each changes with the settings alone.
+/// Cached gzip bodies per route; a body changes only with the settings.
 const MOST_PACKED: usize = 4;
 
 /// Bodies of one route in gzip, by their tags.
 #[derive(Debug, Default)]
 pub struct PackedBodies(Mutex<HashMap<String, Bytes>>);
 
-/// Around a route whose answer is the same until the service starts anew.
+/// For routes whose reply is constant until a restart.
 pub async fn tag(
     State(packed): State<Arc<PackedBodies>>,
     request: Request,

@@ -33,7 +33,7 @@ use super::{origin, reply, unbuilt};
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
 
-/// A request as it came in.
+/// An incoming request.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub id: RequestId,
@@ -44,10 +44,10 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, request-id, x-job-id, x-should-retry, x-ignored-fields, x-skipped-characters, x-voice, idempotent-replayed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
      x-ratelimit-reset-requests, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, horde-node",
 );
-/// `*` does not stand for this one.
+/// `*` does not cover this header.
 const WITH_KEY: HeaderValue = HeaderValue::from_static("authorization, *");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
-/// Between us and the client: a cache that does not know that `apikey` is a key would tell its holder's answer to all.
+/// For replies to a key: a cache that does not know `apikey` would serve them to others.
 const UNKEPT: HeaderValue = HeaderValue::from_static("private, no-store");
 const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
 
@@ -102,7 +102,7 @@ pub async fn pass(
 #[derive(Debug, Clone, Copy)]
 pub struct LocalRequest;
 
-/// Keys protect routes from pages of other origins; in development mode, and for local requests, there are none.
+/// Keys protect routes from pages of other origins; development mode and local requests have none.
 fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static str> {
     let is_local = request.extensions().get::<LocalRequest>().is_some();
     if settings.development.is_none() && !is_local {
@@ -111,7 +111,7 @@ fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static
     origin::refusal(request.method(), request.uri(), request.headers())
 }
 
-/// Whether the request may use the coordinator's own key: no proxy on this machine passes it on for others.
+/// Whether the request may use the coordinator's own key: it comes from this machine and through no proxy.
 fn is_local(accounts: &Accounts, request: &Request) -> bool {
     let headers = request.headers();
     let peer = request.extensions().get::<PeerAddress>();
@@ -137,7 +137,7 @@ fn takes_no_key(request: &Request) -> bool {
     }
 }
 
-/// Whether a proxy, a tunnel or a CDN says that it passes the request on.
+/// Whether a header names a proxy, a tunnel or a CDN.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     const PROXIES: [&str; 20] = [
         "cdn-loop",
@@ -203,7 +203,7 @@ async fn run(request: Request, next: Next, name: &HeaderValue) -> Response {
     })
 }
 
-/// Short, and nothing that could break a line of a log.
+/// Sanitised for logs.
 fn client_name(headers: &HeaderMap) -> Option<HeaderValue> {
     let name = headers.get(REQUEST_ID)?;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);

@@ -23,7 +23,7 @@ const MOST_PARTS: usize = 100;
 /// The body, and its parts.
 const COPIES: usize = 2;
 
-/// A body as its route reads it, and the memory that the request takes until it is answered.
+/// Parses a body by its route's reader, with the memory permit of the request until its reply.
 pub async fn read_json_or_form<T: Send + 'static>(
     headers: &HeaderMap,
     whole: Whole,

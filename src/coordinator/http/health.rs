@@ -37,7 +37,7 @@ pub async fn show(
     Reply(health)
 }
 
-/// Whether requests should be sent here.
+/// Readiness: whether requests should be routed here.
 pub async fn ready(
     State(store): State<Store>,
     State(media): State<Media>,
@@ -63,7 +63,7 @@ pub async fn live() -> Reply {
     Reply(json!({"status": "live"}))
 }
 
-/// The same of a coordinator that is starting: its database is not open yet.
+/// The same while the coordinator starts and its database is not open yet.
 pub async fn show_starting(State(condition): State<Condition>) -> Reply {
     let cause = match condition.phase() {
         Phase::Standby => {

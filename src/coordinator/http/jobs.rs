@@ -11,7 +11,7 @@ use crate::storage::Store;
 use crate::switchboard::Switchboard;
 use muster_protocol::job::{AccountId, FailureKind, JobId};
 
-/// Idempotent: a job that has ended stays as it ended.
+/// Idempotent: a job that has ended stays unchanged.
 pub async fn cancel(
     State(board): State<Switchboard>,
     State(store): State<Store>,

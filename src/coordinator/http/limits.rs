@@ -39,7 +39,7 @@ struct Tally {
     left: u32,
     /// Time until the bucket is full.
     full_in: Duration,
-    /// None was left: the next one comes after this.
+    /// Retry delay, if the limit was exceeded.
     wait: Option<Duration>,
 }
 
@@ -50,7 +50,7 @@ const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 
-/// Before a route that makes something, behind its guard.
+/// Middleware of generation routes, behind their guard.
 pub async fn count(
     State(limits): State<Arc<Limits>>,
     Admitted(caller): Admitted,
@@ -63,7 +63,7 @@ pub async fn count(
     let mut response = match tally.wait {
         None => next.run(request).await,
         Some(wait) => {
-            // A client that is still sending may never read an answer that comes too soon.
+            // The body is read first, since a client that is still sending may miss an early reply.
             body::discard(request.into_body()).await;
             tally.exceeded(wait).into_response()
         }

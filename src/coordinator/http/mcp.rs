@@ -50,7 +50,7 @@ struct OwnRoutes(Router);
 type LazyService =
     LazyLock<HttpService<OwnRoutes>, Box<dyn FnOnce() -> HttpService<OwnRoutes> + Send>>;
 
-/// The tools of `POST /mcp`, and the routes that they call.
+/// The tools of `POST /mcp`, and their routes.
 #[derive(Clone)]
 pub struct McpTools(Arc<LazyService>);
 
@@ -78,9 +78,9 @@ pub async fn serve(
         return Err(ApiError::new(FailureKind::InvalidRequest, message));
     }
     parts.headers.insert(CONTENT_TYPE, JSON);
-    // Programs of a few lines send none.
+    // Small clients send none.
     parts.headers.insert(ACCEPT, BOTH_FORMS);
-    // Until the call has ended.
+    // Held until the call has ended.
     parts.extensions.insert(Arc::new(room));
     let reply = service
         .handle(Request::from_parts(parts, Body::from(bytes)))

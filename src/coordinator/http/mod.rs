@@ -94,7 +94,7 @@ use rates::Rate;
 use route::Answers::{Html, Json, Object, Socket, Stream, Text, Unbuilt};
 
 const SUBMIT: Who = Who::Key(Scopes::INFERENCE_SUBMIT);
-/// Any key that is known.
+/// Any valid key.
 const KNOWN: Who = Who::Key(Scopes::NONE);
 const CONNECT: Who = Who::Key(Scopes::WORKER_CONNECT);
 const READ: Who = Who::Key(Scopes::ACCOUNT_READ);
@@ -348,7 +348,7 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/api/v2/workers/messages/{id}",      MANAGE,      Json,    "Delete a message.", || delete(legacy::rigs::messages::delete)),
 ];
 
-/// Only in development mode.
+/// Development mode only.
 #[rustfmt::skip]
 pub const DEVELOPMENT: &[Route] = &[
 
@@ -365,7 +365,7 @@ pub fn starting(condition: Condition) -> Router {
         .with_state(condition)
 }
 
-/// All of it. Tests call it in memory.
+/// The router of all APIs. Tests call it in memory.
 pub fn router(doors: Doors) -> Router {
     LazyLock::force(&status::STARTED);
     models::started_at();

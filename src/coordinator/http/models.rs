@@ -64,7 +64,7 @@ pub async fn list(
     Reply(json!({"object": "list", "data": data}))
 }
 
-/// A kind by its name. Texts are listed as chat programs know them.
+/// A kind by its name; texts have the name that chat programs know.
 fn kind_named(name: &str) -> Option<Kind> {
     let mut kinds = Kind::each().filter(|kind| *kind != Kind::Text);
     kinds.find(|kind| kind.facts().name == name)
@@ -105,7 +105,7 @@ pub async fn show(
     Ok(written(entry, model.capabilities))
 }
 
-/// The model whose parameters are meant: names may hold slashes, so no route of its own can end with `/params`.
+/// The model of a `/params` path: names may contain slashes, so no separate route can end with `/params`.
 fn with_params(path: &str) -> Option<&str> {
     path.strip_suffix("/params")
 }
@@ -136,7 +136,7 @@ pub fn unknown(name: &str, online: &[&str], known: &KnownModels) -> ApiError {
     }
 }
 
-/// From when on a model is offered here, in seconds: no model is older than the process that lists it.
+/// The start of the service in seconds, as the creation time of models.
 pub fn started_at() -> i64 {
     static STARTED: LazyLock<i64> = LazyLock::new(|| wall_clock().0.div_euclid(1000));
     *STARTED

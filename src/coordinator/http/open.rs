@@ -81,7 +81,7 @@ impl Open {
 }
 
 impl KnownModels {
-    /// The id of the model that is called this.
+    /// The id of the model with this name.
     pub fn id(&self, name: &str) -> Arc<str> {
         self.names.id(name)
     }

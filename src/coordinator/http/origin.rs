@@ -11,9 +11,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Why a request must not be served, where it must not.
+/// Why a request must be refused, if it must.
 pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
-    // HTTP/2 says it in the address.
+    // HTTP/2 puts the host in the URI.
     let in_uri = uri.authority().map(Authority::as_str);
     let in_header = headers.get(HOST).map(text);
     let host = in_uri.or(in_header);

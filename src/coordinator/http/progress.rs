@@ -1,4 +1,4 @@
-//! `GET /v1/progress/{token}`: null where no running request carried the token lately.
+//! `GET /v1/progress/{token}`: null if no recent request used the token.
 
 use axum::extract::{Path, State};
 use serde_json::json;

@@ -12,7 +12,7 @@ use muster_protocol::legacy::style::Sort;
 use muster_protocol::legacy::words::Making;
 use muster_protocol::openai::Problem;
 
-/// Pages of each type that are read: with 25 styles on a page, 100 of them.
+/// Pages read per type; with 25 styles on a page, 100 styles.
 const PAGES: u32 = 4;
 
 pub async fn list(
@@ -41,7 +41,7 @@ pub async fn list(
     Ok(Reply(json!({"styles": styles})))
 }
 
-/// There are no styles of videos.
+/// Videos have no styles.
 fn makings(job_type: Option<&str>) -> Result<&'static [Making], ApiError> {
     match job_type {
         None => Ok(&[Making::Image, Making::Text]),

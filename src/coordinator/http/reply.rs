@@ -31,12 +31,12 @@ const NO: HeaderValue = HeaderValue::from_static("false");
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Proxies pass on each piece as it comes.
+/// Tells proxies to pass on each piece at once.
 pub const NOT_BUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub const EVENTS: &str = "text/event-stream";
 
-/// A body that leaves piece by piece.
+/// A streamed body.
 pub fn streamed(body: Body, content_type: &'static str) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -70,7 +70,7 @@ impl IntoResponse for Reply {
     }
 }
 
-/// An error as Anthropic's clients read it; any other response as it is.
+/// Converts an error for Anthropic's clients; other responses stay unchanged.
 pub fn in_anthropics_envelope(response: Response, request_id: &HeaderValue) -> Response {
     let (parts, body) = response.into_parts();
     let Some(error) = parts.extensions.get::<ApiError>() else {
@@ -81,7 +81,7 @@ pub fn in_anthropics_envelope(response: Response, request_id: &HeaderValue) -> R
     Response::from_parts(parts, body.to_string().into())
 }
 
-/// An error as Ollama's clients read it; any other response as it is.
+/// Converts an error for Ollama's clients; other responses stay unchanged.
 pub fn in_ollamas_envelope(response: Response) -> Response {
     let (parts, body) = response.into_parts();
     let Some(error) = parts.extensions.get::<ApiError>() else {
@@ -142,7 +142,7 @@ pub fn json_in(room: Room, status: StatusCode, body: &impl Serialize) -> Respons
     serde_json::to_vec(body).map_or_else(unwritable, |text| text_in(room, status, text))
 }
 
-/// The same for JSON that is written already.
+/// The same for serialized JSON.
 pub fn text_in(room: Room, status: StatusCode, text: Vec<u8>) -> Response {
     if room.is_empty() {
         return written(status, text.into());
@@ -153,7 +153,7 @@ pub fn text_in(room: Room, status: StatusCode, text: Vec<u8>) -> Response {
     response
 }
 
-/// Some of a text that comes bit by bit, and its room.
+/// A piece of a streamed text, with its permit.
 pub fn body_in(room: Room, text: Vec<u8>) -> Body {
     match room.is_empty() {
         true => text.into(),
@@ -192,7 +192,7 @@ impl Told {
         })
     }
 
-    /// All of it and its room, while nothing of it is sent.
+    /// The whole text and its permit, if nothing was sent yet.
     pub fn unload(&self) -> Result<(Vec<u8>, Room), LetGo> {
         self.transit.unload()
     }

@@ -43,7 +43,7 @@ pub struct Route {
     handler: fn() -> MethodRouter<Open>,
 }
 
-/// Who may.
+/// The permission of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     Anyone,
@@ -81,9 +81,9 @@ pub enum Answers {
     Html,
     /// A stored object, with its own media type.
     Object,
-    /// 101, and then it is a WebSocket.
+    /// 101, then a WebSocket.
     Socket,
-    /// 501: it comes later.
+    /// 501: not implemented yet.
     Unbuilt,
 }
 
@@ -125,7 +125,7 @@ impl Route {
         self.path.starts_with(legacy::BASE)
     }
 
-    /// How often one client may ask for it.
+    /// The rate limits of a client.
     pub const fn at_most(mut self, rates: &'static [Rate]) -> Self {
         self.rates = Some(rates);
         self
@@ -188,13 +188,13 @@ impl Route {
         }))
     }
 
-    /// Whether its answer is the same until the service starts anew.
+    /// Whether its reply is constant until a restart.
     pub fn is_document(&self) -> bool {
         const DOCUMENTS: [&str; 2] = ["/openapi.json", "/api/swagger.json"];
         self.answers == Answers::Html || DOCUMENTS.contains(&self.path)
     }
 
-    /// Whether it does nothing itself: the routes that it calls are limited.
+    /// Whether it only calls other routes, which have their own limits.
     fn calls_others(&self) -> bool {
         self.path == mcp::MCP
     }
@@ -207,7 +207,7 @@ impl Route {
         works || ollama::ROUTES.contains(&self.path)
     }
 
-    /// How often one client may ask for it.
+    /// The counters of its rate limits.
     fn rated(&self, open: &Open) -> Option<Arc<Counted>> {
         let limits = self.rates();
         let is_limited = self.is_legacy() && !limits.is_empty();
@@ -234,18 +234,18 @@ impl Route {
         self.is_limited().then(|| Arc::<Limits>::from_ref(open))
     }
 
-    /// A reply that is sent again does not count as a request.
+    /// Replay of stored replies, which does not count as a request.
     fn replayed(&self, open: &Open) -> Option<Arc<Replays>> {
         self.takes_idempotency_key()
             .then(|| Arc::<Replays>::from_ref(open))
     }
 
-    /// Whether a client may send it again without making it twice.
+    /// Whether it supports `Idempotency-Key`.
     pub fn takes_idempotency_key(&self) -> bool {
         !self.is_legacy() && self.is_limited() && !self.path.starts_with(ACCOUNT)
     }
 
-    /// Whether the requests of a key are counted.
+    /// Whether the key's rate limit applies.
     pub fn is_limited(&self) -> bool {
         let scopes = self.who.key();
         self.method == "POST"

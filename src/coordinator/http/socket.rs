@@ -75,7 +75,7 @@ fn accept_key(request: &Request) -> Result<String, ApiError> {
     Ok(derive_accept_key(key))
 }
 
-/// Whether one of the words of a header is this one.
+/// Whether a header contains this word.
 fn names(headers: &HeaderMap, header: HeaderName, word: &str) -> bool {
     let values = headers.get_all(header).into_iter();
     values

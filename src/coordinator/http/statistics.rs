@@ -13,7 +13,7 @@ use crate::storage::StorageError;
 use muster_protocol::job::{FailureKind, Kind};
 use muster_protocol::openai::Problem;
 
-/// Jobs that are listed where the client does not say.
+/// Default length of the list.
 const USUAL_RECENT: u32 = 50;
 const USUAL_PERIOD: &str = "month";
 

@@ -123,7 +123,7 @@ pub async fn export_other(
     Ok(export(store, media, &tasks, account))
 }
 
-/// The body breaks off where the export fails.
+/// A failed export truncates the body.
 fn export(store: Store, media: Media, tasks: &Tasks, account: AccountId) -> Response {
     let (pieces, read) = pieces();
     let export = AccountExport {

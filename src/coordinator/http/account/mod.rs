@@ -28,7 +28,7 @@ use crate::state::DoorSettings;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::FailureKind;
 
-/// The caller of an account route. Keys that are bound to a worker lie in its configuration, so they see nothing here.
+/// The caller of an account route. Keys bound to a worker are in its configuration file, so they have no access here.
 pub struct AccountCaller(pub Arc<Caller>);
 
 impl<S: Send + Sync> FromRequestParts<S> for AccountCaller {

@@ -1,5 +1,5 @@
-//! A stored output as the client wants it: a link or base64, and in its type of file. Stored images are WebP; another type
-//! is encoded from them, off the async threads. Sound and video stay as they came.
+//! Delivery of a stored output: a link or base64, in the requested file type. Stored images are WebP and converted off
+//! the async threads; audio and video are delivered as stored.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use muster_protocol::openai::media::{FinishedMedia, MediaEncoding};
 
 /// How long links are valid.
 const LINKS: Duration = Duration::from_secs(3600);
-/// Attempts are numbered from 1, so no worker has an upload link for this object.
+/// Attempts are numbered from 1, so no worker has an upload link for this number.
 const ENCODED: u32 = 0;
 
 /// How the client gets the outputs of a request.
@@ -35,7 +35,7 @@ pub struct ResultStore {
     results: Results,
 }
 
-/// An output in the store, which is deleted unless a link to it is given out.
+/// A stored output, deleted on drop unless a link to it was given out.
 pub struct StoredResult {
     key: Key,
     drawn: Drawn,

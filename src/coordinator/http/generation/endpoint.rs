@@ -57,7 +57,7 @@ pub struct MediaParts {
 pub struct MediaOrder {
     pub work: MediaWork,
     pub tracking: MediaTracking,
-    /// The images that came along.
+    /// The request's source images.
     pub sources: Option<Holding>,
 }
 
@@ -81,7 +81,7 @@ impl FromRef<Open> for MediaParts {
     }
 }
 
-/// A body as its route reads it, and the memory that the request takes until it is answered.
+/// Parses a body by its route's reader, with the memory permit of the request until its reply.
 pub async fn read_body<T: Send + 'static>(
     whole: Whole,
     reading: fn(Value) -> Result<T, Problem>,
@@ -91,7 +91,7 @@ pub async fn read_body<T: Send + 'static>(
     Ok((read(whole, reading).await?, room))
 }
 
-/// The answer, whatever it is, with the ids of the jobs.
+/// Adds the ids of the jobs to any response.
 pub fn with_job_ids(answer: Result<Response, ApiError>, ids: Option<HeaderValue>) -> Response {
     let mut response = answer.unwrap_or_else(ApiError::into_response);
     if let Some(ids) = ids {
@@ -277,7 +277,7 @@ impl MediaEndpoint {
         let work = work
             .for_trusted(self.admitted.privacy() == Privacy::Trusted)
             .noted(notes);
-        // Not the id that replies and logs name.
+        // Differs from the request id in replies and logs.
         let id = RequestId::random();
         let standing = self.admission.caller.standing();
         let order = Order::of_media(id, self.admission.caller.account, standing, work.clone());
@@ -286,7 +286,7 @@ impl MediaEndpoint {
         let held = self.admission.cashier.hold(&mut jobs).await?;
         let order = order.priced(jobs.first().and_then(|job| job.price));
         let request = order.request(standing, None, names);
-        // Images that came along are in the media store; each job has the rest, and the request itself.
+        // Source images are in the media store; each job holds the rest, and so does the request.
         let copies = 1 + request.jobs.len();
         let room = room.keep(request.body.len().saturating_mul(copies))?;
         let request = NewRequest {
@@ -317,7 +317,7 @@ impl MediaEndpoint {
         Ok(request)
     }
 
-    /// Jobs on disk wait for a worker, so an unknown model is refused here.
+    /// Durable jobs wait for a worker, so an unknown model is refused here.
     async fn check_known(
         &self,
         work: &MediaWork,

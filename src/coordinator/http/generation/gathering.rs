@@ -1,5 +1,5 @@
-//! The events of all jobs of a request, until each job has its output. Dropped before, all jobs are cancelled and the
-//! outputs that are there already are deleted.
+//! The events of a request's jobs, until each job has its output. Dropping it cancels all jobs and deletes finished
+//! outputs.
 
 use std::sync::Arc;
 
@@ -39,13 +39,13 @@ pub struct Gathering {
     jobs: Vec<PendingOutput>,
     model: String,
     store: ResultStore,
-    /// The images that came along.
+    /// The request's source images.
     _sources: Option<Holding>,
     /// For the client's progress token.
     progress: Option<(ProgressBoard, String)>,
 }
 
-/// A job whose output is not there yet.
+/// A job without its output.
 struct PendingOutput {
     id: JobId,
     drawn: Drawn,
@@ -131,7 +131,7 @@ impl Gathering {
         }
     }
 
-    /// Keeps the images that came along until all jobs have ended.
+    /// Keeps the source images until all jobs have ended.
     #[must_use]
     pub fn keeping(self, sources: Option<Holding>) -> Self {
         Self {
@@ -146,7 +146,7 @@ impl Gathering {
         HeaderValue::try_from(ids.collect::<Vec<_>>().join(", ")).ok()
     }
 
-    /// How many outputs the request has.
+    /// Number of outputs.
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
@@ -164,7 +164,7 @@ impl Gathering {
         }
     }
 
-    /// All outputs together.
+    /// Progress of all outputs together.
     fn note_progress(&self) {
         if let Some((board, token)) = &self.progress {
             let sum: usize = self.jobs.iter().map(|job| usize::from(job.percent)).sum();

@@ -97,7 +97,7 @@ fn unsupported(param: &'static str, model: &str) -> ApiError {
     Problem::unsupported(param, message).into()
 }
 
-/// The field that asks for more than there is.
+/// The field that exceeds a limit.
 fn limited(wanted: Needs, most: &Reach) -> &'static str {
     match wanted {
         Needs::Image(image) if image.pixels <= most.image.pixels => "steps",
@@ -117,7 +117,7 @@ fn about(refusal: Refusal, param: &'static str) -> ApiError {
     }
 }
 
-/// The filters do not let the prompt pass.
+/// The error for a prompt refused by moderation.
 pub fn blocked(blocked: Blocked) -> ApiError {
     let kind = match blocked {
         Blocked::Unread { .. } => FailureKind::TooLarge,

@@ -1,4 +1,4 @@
-//! `GET /v1/media/results`: the state and the outputs of a request that is served later.
+//! `GET /v1/media/results`: state and outputs of an asynchronous request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Images that come along with a request, kept in the media store until its jobs have ended.
+//! Source images of a request, stored until its jobs have ended.
 
 use super::endpoint::MediaEndpoint;
 use crate::error::ApiError;
@@ -20,7 +20,7 @@ pub struct TakenSources {
 }
 
 impl MediaEndpoint {
-    /// Reads the images within bounds. None came along where there is nothing.
+    /// Loads the images within limits. Empty without images.
     pub async fn take_sources(
         &self,
         inputs: ImageInputs,

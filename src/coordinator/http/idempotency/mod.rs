@@ -46,7 +46,7 @@ use muster_protocol::job::{AccountId, FailureKind};
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 const MAX_KEY: usize = 255;
-/// A longer reply is not kept.
+/// Longer replies are not stored.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 /// Headers of a reply that are part of it.
 const KEPT_HEADERS: [HeaderName; 5] = [
@@ -72,13 +72,13 @@ enum KeyState {
     Stored(Arc<StoredReply>),
 }
 
-/// The first request with a key. Dropped without a reply to keep, the next one runs.
+/// The first request with a key. Dropped without a stored reply, the next one runs.
 pub struct RunningRequest {
     replays: Arc<Replays>,
     key: ReplayKey,
 }
 
-/// Before a route that makes something, behind its guard.
+/// Middleware of generation routes, behind their guard.
 pub async fn replay(
     State(replays): State<Arc<Replays>>,
     Admitted(caller): Admitted,
@@ -96,7 +96,7 @@ pub async fn replay(
         },
         Err(error) => error,
     };
-    // A client that is still sending may never read an answer that comes too soon.
+    // The body is read first, since a client that is still sending may miss an early reply.
     body::discard(request.into_body()).await;
     answer.into_response()
 }
@@ -220,7 +220,7 @@ impl RunningRequest {
     }
 }
 
-/// Only where no reply was kept.
+/// Only without a stored reply.
 impl Drop for RunningRequest {
     fn drop(&mut self) {
         let mut cache = self.replays.lock();

@@ -41,7 +41,7 @@ impl Query {
         words::asked(name, self.text(name), default)
     }
 
-    /// A number that is none below zero.
+    /// A non-negative number.
     pub fn whole(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let number = self.text(name).map(str::parse::<u64>).transpose();
         number.map_err(|_| {
@@ -50,7 +50,7 @@ impl Query {
         })
     }
 
-    /// Which page of a list: people count from 1, the answer from 0.
+    /// The page of a list: 1-based in the query, 0-based here.
     pub fn page(&self) -> Result<u32, Refusal> {
         let page = self.text("page").map_or(Ok(1), str::parse::<u32>);
         let page = page.ok().and_then(|page| page.checked_sub(1));

@@ -22,7 +22,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Port of a host header without one: the coordinator may stand behind a TLS proxy.
 const USUAL_PORT: &str = "443";
 
-/// Around every route of this API.
+/// Middleware of every route of this API.
 pub async fn dress(request: Request, next: Next) -> Response {
     let node = node(request.headers());
     let mut response = next.run(request).await;
@@ -48,7 +48,7 @@ fn node(headers: &HeaderMap) -> Option<HeaderValue> {
     if host.is_empty() || host.len() > 255 || !host.bytes().all(is_plain) {
         return None;
     }
-    // The last colon of an IPv6 address is inside of its brackets.
+    // The last colon of an IPv6 address is inside its brackets.
     let has_port = host
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.contains(']'));

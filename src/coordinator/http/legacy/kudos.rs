@@ -1,4 +1,4 @@
-//! Kudos on their way from one user to another, or out of the house's pocket.
+//! Kudos transfers between users, and awards by administrators.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};

@@ -20,7 +20,7 @@ const X_FIELDS: HeaderName = HeaderName::from_static("x-fields");
 /// Twenty images in base64 are less.
 const LONGEST_REPLY: usize = 256 << 20;
 
-/// Around every route of this API.
+/// Middleware of every route of this API.
 pub async fn mask(request: Request, next: Next) -> Response {
     let header = request.headers().get(X_FIELDS);
     let mask = header.map(|value| Mask::parse(value.to_str().unwrap_or("\u{fffd}")));
@@ -49,7 +49,7 @@ async fn masked(response: Response, mask: &Mask) -> Response {
     };
     let body = match serde_json::from_slice::<Value>(&bytes) {
         Ok(value) => {
-            // There were two of it before, and are not more now.
+            // Memory was counted for two copies, so one is dropped before the next.
             drop(bytes);
             let text = mask.apply(value).to_string();
             match room {

@@ -112,7 +112,7 @@ pub fn crowd(overview: &Overview, kind: Kind) -> Crowd {
 }
 
 pub fn kudos(whole: f64) -> Kudos {
-    // A cast saturates.
+    // The cast saturates.
     Kudos((whole * 1000.0) as i64)
 }
 

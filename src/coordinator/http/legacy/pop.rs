@@ -128,7 +128,7 @@ fn payload(given: &Given, lengths: Lengths, scrub: bool) -> GenerationPayloadTex
 }
 
 fn model_payload(offer: &Offer, lengths: Lengths, scrub: bool) -> ModelPayloadText {
-    // No other job is given to a worker of texts.
+    // Text workers get no other jobs.
     let JobBody::Text(request) = &offer.job.body else {
         return GenerationPayloadText::empty(NoValidRequestFoundText::default(), Vec::new())
             .payload;
@@ -145,7 +145,7 @@ fn model_payload(offer: &Offer, lengths: Lengths, scrub: bool) -> ModelPayloadTe
         TextInput::Chat(chat) => chat::written(chat, &offer.model)
             .map(|written| (written.prompt, written.stops))
             .unwrap_or_default(),
-        // Jobs of this input are not offered to such workers.
+        // Jobs with this input are not offered to polling workers.
         TextInput::Tokens(_) => Default::default(),
     };
     let scrubbed = scrub.then(|| secrets::scrubbed(&prompt)).flatten();

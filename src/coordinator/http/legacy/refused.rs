@@ -14,7 +14,7 @@ use crate::storage::StorageError;
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// A handler's answer when it is no.
+/// A handler's refusal.
 #[derive(Debug)]
 pub enum Refused {
     Here(Refusal),
@@ -65,7 +65,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Behind every route of this API.
+/// Middleware of every route of this API.
 pub async fn reword(request: Request, next: Next) -> Response {
     let has_key = ["apikey", "authorization", "x-api-key"]
         .iter()

@@ -26,10 +26,10 @@ use muster_protocol::legacy::{Code, Refusal};
 /// While a reply is written, its texts and images exist twice: as values, and as JSON.
 pub const COPIES: usize = 2;
 
-/// Who asks for how many jobs.
+/// The caller, and the number of jobs.
 pub struct Asking<'a> {
     pub caller: &'a Caller,
-    /// Whose limit it is.
+    /// The account whose limit applies.
     pub pays: &'a Caller,
     pub payer: &'a Payer,
     pub kind: Kind,
@@ -41,7 +41,7 @@ pub struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Only services have people of their own.
+    /// Only services have end users.
     pub fn check_end_user(&self) -> Result<(), Refusal> {
         let is_service = self.caller.roles.contains(Roles::SERVICE);
         Code::OnlyServiceAccountProxy.when(self.end_user().is_some() && !is_service)
@@ -112,7 +112,7 @@ pub async fn targets(rigs: &Rigs, ids: &[String], denied: bool) -> Result<Target
     targets.ok_or_else(|| Code::WorkerNotFound.into())
 }
 
-/// Knowing its id is all that is needed.
+/// Knowing the id is permission to read a request.
 pub async fn find(requests: &Requests, path: &Named, kind: Kind) -> Result<Arc<Request>, Refusal> {
     let id = path.id("id").map(RequestId);
     let found = id.and_then(|id| requests.find(id));
@@ -158,7 +158,7 @@ pub fn made(request: &Request) -> Vec<(&Output, &Made)> {
     made.collect()
 }
 
-/// For a reply with these texts.
+/// The memory permit of a reply with these texts.
 pub fn room_to_tell(made: &[(&Output, &Made)], memory: &Memory) -> Result<Room, ApiError> {
     let texts = made.iter().map(|(_, made)| made.product.text().len());
     let bytes: usize = texts.sum();
@@ -205,7 +205,7 @@ mod tests {
     fn who_has_no_key_is_counted_by_models_and_never_by_forms() {
         let caller = Caller::anonymous();
         let payer = Payer::of(&caller, None, false, wall_clock()).unwrap();
-        // The one is in a list, the other is none that is known.
+        // The first model is listed, the second is unknown.
         let models = ["stable_diffusion", "made up"].map(str::to_owned);
         let counted = |kind| {
             let asking = Asking {

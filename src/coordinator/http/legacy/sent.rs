@@ -35,7 +35,7 @@ pub async fn text(
     Ok(answer(room, again.fields))
 }
 
-/// The request, if it was sent by this caller.
+/// The request, if the caller sent it.
 pub async fn of(
     requests: &Requests,
     caller: &Caller,

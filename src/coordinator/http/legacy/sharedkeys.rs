@@ -1,4 +1,4 @@
-//! Keys that users hand to others.
+//! Shared keys.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -68,7 +68,7 @@ pub async fn open(
         heartbeat,
         stopping,
     };
-    // While a refusal has a status of its own.
+    // Waits for the first part, so that an early refusal gets its own status.
     let (first, listener) = listener.next().await?.unzip();
     let others = try_unfold(listener.flatten(), |listener| async move {
         match listener {

@@ -50,7 +50,7 @@ fn made(brought: SubmitInputText) -> Made {
     let hidden = match brought.state {
         SubmitState::Faulted => return Made::Fault,
         SubmitState::Csam => Some(Hidden::Unlawful),
-        // The one remark that there is.
+        // The only other remark.
         _ if !remarks.is_empty() => Some(Hidden::Unlawful),
         SubmitState::Censored => Some(Hidden::Censored),
         SubmitState::Ok => None,

@@ -224,7 +224,7 @@ fn document() -> Value {
     })
 }
 
-/// Routes for development alone have none.
+/// Development routes have none.
 pub fn operation_of(route: &Route) -> Option<&'static Operation> {
     let path = route.path.strip_prefix("/api")?;
     let mut all = OPERATIONS.iter();
@@ -232,7 +232,7 @@ pub fn operation_of(route: &Route) -> Option<&'static Operation> {
 }
 
 impl Operation {
-    /// With the parameters called as clients know them.
+    /// The path with public parameter names.
     fn public_path(&self) -> String {
         let path = self.path.replace("{example}", "{example_id}");
         match path.split_once('{') {
@@ -375,7 +375,7 @@ fn definition(schema: &'static Value, wanted: &mut BTreeSet<&'static str>) -> Va
     definition
 }
 
-/// In the words that Swagger 2.0 has.
+/// Converts a schema to Swagger 2.0.
 fn property(schema: &'static Value, wanted: &mut BTreeSet<&'static str>) -> Value {
     const PLAIN: [&str; 10] = [
         "description",
@@ -424,7 +424,7 @@ fn public_name(name: &str) -> String {
     known.map_or_else(|| suffixed(name), |(_, public)| (*public).to_owned())
 }
 
-/// Images are called Stable there, and texts Kobold.
+/// Public names of definitions end in Stable for images, and in Kobold for texts.
 fn suffixed(name: &str) -> String {
     for (ours, public) in [("Image", "Stable"), ("Text", "Kobold")] {
         if let Some(start) = name.strip_suffix(ours) {

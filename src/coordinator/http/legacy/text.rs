@@ -1,4 +1,4 @@
-//! Text requests: asked, looked at, cancelled.
+//! Text requests: create, status, cancel.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub async fn ask(
     body: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
     let (mut asked, room) = read::<GenerationInputText>(body)?;
-    // A style would hide it.
+    // Checked first, since a style would hide it.
     Code::MissingPrompt.when(asked.prompt.is_empty())?;
     let sent = Sent::text(&mut asked, &caller);
     let (mut asked, style) = styles.text(asked).await.map_err(Refusal::from)?;
@@ -187,7 +187,7 @@ pub async fn cancel(
     Ok(reply::json_in(room, StatusCode::OK, &status))
 }
 
-/// The request with its prompt as it may be served.
+/// The request with its prompt moderated.
 async fn moderated(
     door: &Door,
     caller: &Caller,
@@ -196,7 +196,7 @@ async fn moderated(
     let prompt = Prompt {
         text: &asked.prompt,
         medium: Medium::Text,
-        // The API has no word for it here.
+        // This API has no field for it.
         may_be_rewritten: false,
         models: &asked.models,
     };

@@ -79,7 +79,7 @@ async fn write(
     }
 }
 
-/// Has a worker load or unload the model. A worker that knows no such job keeps its models as it likes.
+/// Has a worker load or unload the model. Workers without such jobs ignore it.
 async fn settle(
     endpoint: &TextEndpoint,
     load: &LoadRequest,

@@ -25,7 +25,7 @@ use crate::local_models::{DeleteError, LocalModelsSlot, PullError, PullProgress}
 use muster_protocol::job::FailureKind;
 use muster_protocol::ollama::{DeleteRequest, PullRequest};
 
-/// Between lines about bytes.
+/// Interval of lines about bytes.
 const LINE_INTERVAL: Duration = Duration::from_millis(200);
 
 pub async fn pull(

@@ -1,5 +1,5 @@
-//! Inputs that are too long for the model, cut as Ollama cuts them: a chat loses its oldest messages, a prompt its
-//! beginning, a text that becomes a vector its end.
+//! Truncation of long inputs as in Ollama: a chat loses its oldest messages, a prompt its beginning, a text to embed
+//! its end.
 
 use std::sync::Arc;
 
@@ -18,13 +18,14 @@ use muster_protocol::job::{
 use muster_protocol::ollama::{Door, EmbedRequest, drop_oldest, droppable, prompt_of, read};
 use muster_protocol::openai::encode::embeddings::EmbeddingsRequest;
 
-/// The part of a chat that is left out at once.
+/// The fraction of a chat that is dropped at a time.
 const DROPPED_PART: usize = 8;
-/// The part of a context that stays free for the answer to a prompt which is cut, unless it is to be shorter.
+/// The fraction of the context that stays free for the reply to a truncated prompt, unless the reply is limited to
+/// less.
 const ANSWER_PART: usize = 4;
-/// Attempts to cut a prompt: the template takes tokens, too.
+/// Attempts to truncate a prompt, since the template takes tokens, too.
 const MOST_CUTS: usize = 6;
-/// Tokens that a text which is cut may become more when it is read again.
+/// Tokens that a truncated text may gain when it is tokenized again.
 const MARGIN: usize = 2;
 
 pub async fn chat(
@@ -72,7 +73,7 @@ pub async fn prompt(
     let input = TextInput::Prompt(prompt.to_owned());
     let all = match tokens(&encoder, &model, &input, false).await {
         Ok(all) if all.context > 0 => all,
-        // A worker that reads no texts for others.
+        // The worker has no tokenize jobs.
         _ => return answer,
     };
     let context = all.context as usize;
@@ -92,7 +93,7 @@ pub async fn prompt(
     answer
 }
 
-/// With another prompt in place of its own.
+/// With another prompt.
 async fn serve_prompt(
     endpoint: &TextEndpoint,
     incoming: Incoming<Value>,
@@ -107,7 +108,7 @@ async fn serve_prompt(
     serving.await
 }
 
-/// The vectors of texts, of their beginnings where they are too long.
+/// Embeddings of texts, truncated if too long.
 pub async fn vectors(
     encoder: &Encoder,
     request: &EmbedRequest,
@@ -142,7 +143,7 @@ fn is_of_length(error: &ApiError) -> bool {
     )
 }
 
-/// The text without its end, where it is too long.
+/// The text without its end, if it is too long.
 async fn beginning(
     encoder: &Encoder,
     model: &Arc<str>,

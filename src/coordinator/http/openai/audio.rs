@@ -55,7 +55,7 @@ pub async fn generate(
     Ok(with_job_ids(answer, ids))
 }
 
-/// Words of the prompt and of the lyrics may be refused; none is rewritten.
+/// Moderates prompt and lyrics; refuses them rather than rewriting.
 async fn moderate(
     endpoint: &MediaEndpoint,
     music: &MusicRequest,

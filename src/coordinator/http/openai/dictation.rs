@@ -26,7 +26,7 @@ pub fn has_audio(body: &Value) -> bool {
     parts.any(|part| part["type"] == "input_audio")
 }
 
-/// Puts texts in the place of audio parts, one after the other.
+/// Replaces audio parts by their transcripts, in order.
 pub async fn write_down(
     body: &mut Value,
     model: &Arc<str>,

@@ -38,7 +38,7 @@ pub async fn embed(
     answer(room, job, text).await
 }
 
-/// The vectors of a request, from as many jobs as it takes.
+/// The vectors of a request, from several jobs.
 pub struct VectorReply {
     pub vectors: Vec<Vector>,
     pub usage: Usage,

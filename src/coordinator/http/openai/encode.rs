@@ -1,5 +1,5 @@
-//! Jobs that read and do not write, from the route that asks to the worker's result. Every dialect's route runs them
-//! here: an [`Encoder`] knows the caller, an [`Encoding`] is the work.
+//! Jobs whose results are values, from the route to the worker's result. Every dialect's route runs them here: an
+//! [`Encoder`] knows the caller, an [`Encoding`] is the work.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -53,7 +53,7 @@ pub struct EncodeReply {
     pub job: JobId,
 }
 
-/// A job on its way.
+/// A running job.
 pub struct RunningEncoding {
     stream: JobStream,
     param: &'static str,
@@ -111,7 +111,7 @@ impl Encoder {
         }
     }
 
-    /// Files of one sender wait for each other.
+    /// Files of one sender are processed one at a time.
     pub fn sender(&self) -> Sender {
         Sender::of(self.admitted.asker.account, self.admitted.asker.address)
     }
@@ -120,7 +120,7 @@ impl Encoder {
         &self.admission.settings
     }
 
-    /// Refuses a text that the filters do not let pass.
+    /// Refuses a text that moderation refuses.
     pub async fn examine(&self, text: &str, model: &str) -> Result<(), ApiError> {
         let prompt = Prompt {
             text,
@@ -136,7 +136,7 @@ impl Encoder {
         examined.map(drop).map_err(blocked)
     }
 
-    /// Refuses a model that is online and cannot do it.
+    /// Refuses a model that is online without the kind.
     pub async fn check_able(&self, model: &str, kind: Kind) -> Result<(), ApiError> {
         let overview = self.admission.board.current().await;
         match overview.model(&self.admission.models.id(model)) {
@@ -157,8 +157,8 @@ impl Encoder {
         self.admission.seed()
     }
 
-    /// Whether the work could be done and paid, before anything is done for it: the model, the permission and the price,
-    /// whose hold is released before the work itself is queued. Work that waits for its worker needs none now.
+    /// Checks the model, the permission and the price before any work, and releases the hold before the work itself is
+    /// queued. Work that waits for its worker needs no worker now.
     pub async fn reserve(
         &self,
         encoding: &Encoding,
@@ -199,7 +199,7 @@ impl Encoder {
         let kind = request.kind();
         let is_computed = request.is_computed();
         let mut jobs = vec![Arc::new(self.job(&model, request, requires))];
-        // Tokens and texts of tokens cost nothing: no network computes them.
+        // Tokenizing is free, since no network runs.
         let held = match is_computed {
             true => Some(self.admission.cashier.hold(&mut jobs).await?),
             false => None,
@@ -308,7 +308,7 @@ impl Encoder {
         }
     }
 
-    /// No worker of the model can do it: names the models that can.
+    /// The error if no worker of the model can do it: names the models that can.
     async fn unable(&self, model: &str, kind: Kind) -> ApiError {
         let overview = self.admission.board.current().await;
         let can = |model: &&ModelOnline| model.kinds.contains(kind);

@@ -88,7 +88,7 @@ async fn hear(
         encoder.examine(prompt, &request.model).await?;
     }
     if request.tracking.is_async {
-        // Refused now: a stored request would wait for such a worker.
+        // Refused at once, since a stored request would wait for such a worker.
         encoder
             .check_able(&request.model, Kind::Transcription)
             .await?;
@@ -186,8 +186,8 @@ async fn later(
     endpoint.accept(order, &request, room).await
 }
 
-/// Decodes a sound and keeps it. Before its first byte is decoded, its model is known, the caller may use it, and the
-/// price of the shortest sound that the file can be is held.
+/// Decodes and stores an audio file. Before decoding, checks the model and the permission, and holds the price of the
+/// shortest audio that the file can contain.
 pub async fn store(
     file: Bytes,
     (encoder, sources): (&Encoder, &Sources),
@@ -197,7 +197,7 @@ pub async fn store(
     let held = encoder.reserve(&encoding, may_wait).await?;
     let key = Key::new(Area::Sources, RequestId::random().0, 0, MediaType::Flac);
     let taken = sources.take_sound(encoder.sender(), file, key).await;
-    // The length is known now, and with it the price that is held next.
+    // The length is known now; its price is held next.
     held.release().await;
     taken.map_err(|error| match error {
         SourceSoundError::Unfit(why) => Problem::invalid("file", format!("file: {why}")).into(),
@@ -220,13 +220,13 @@ pub async fn store(
     })
 }
 
-/// A transcript on its way to its client. Dropped with its connection, and the job with it.
+/// A streamed transcript. Dropped with its connection, which cancels the job.
 struct HearingRelay {
     /// None when the stream has ended.
     running: Option<RunningEncoding>,
-    /// Read before the response began.
+    /// Received before the response started.
     first: Option<Result<EncodePart, ApiError>>,
-    /// Parts that were sent. An attempt after a lost worker begins anew; the same parts are not sent again.
+    /// Parts that were sent. After a lost worker the job restarts; the same parts are not sent again.
     sent: Transcript,
     heard: SourceSound,
     heartbeat: Duration,
@@ -241,7 +241,7 @@ async fn relay(
     settings: &DoorSettings,
 ) -> Result<Response, ApiError> {
     let id = HeaderValue::try_from(running.job().to_string());
-    // A failure before the first part has a status of its own; but it is not waited for long.
+    // Waits a short time for the first part, so that an early failure gets its own status.
     let first = match timeout(settings.commit_after, running.next()).await {
         Ok(Err(error)) => return Err(error),
         Ok(first) => Some(first),
@@ -268,7 +268,7 @@ async fn relay(
 }
 
 impl HearingRelay {
-    /// The next text for the client; none at the end.
+    /// The next text for the client, `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_over) {
             return Some("data: [DONE]\n\n".to_owned());
@@ -304,7 +304,7 @@ impl HearingRelay {
         event(&error::body(&error.failure, error.param.as_deref()))
     }
 
-    /// The text of the part that was not sent before.
+    /// The unsent text of the part.
     fn take(&mut self, mut part: Transcript) -> Option<String> {
         let until = self.sent.segments.last().map_or(0.0, |segment| segment.end);
         part.segments

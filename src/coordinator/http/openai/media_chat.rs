@@ -1,4 +1,4 @@
-//! Chats with models that make images or videos: each is a request for one of them, as the route of its kind takes it.
+//! Chats with models that generate images or videos: each becomes a request of the kind's route.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ const HEARTBEAT: &str = ": heartbeat\n\n";
 /// The output kind of the chat's model, `None` if the model writes text.
 pub async fn kind_made(admission: &Admission, body: &Value) -> Option<Kind> {
     let id = admission.models.id(body["model"].as_str()?);
-    // Most chats are for models that write, and need not ask for the newest overview.
+    // Most chats are for text models, and need not wait for the newest overview.
     let shown = admission.board.overview();
     if shown.model(&id).is_some_and(ModelOnline::writes_text) {
         return None;
@@ -133,11 +133,11 @@ fn in_chat(error: ApiError) -> ApiError {
     ApiError { param, ..error }
 }
 
-/// A stream on its way to its client. Dropped with its connection, and the job with it.
+/// A streamed reply. Dropped with its connection, which cancels the job.
 struct MediaStream {
     /// None when the stream has ended.
     gathering: Option<Gathering>,
-    /// Read before the response began.
+    /// Received before the response started.
     finished: Option<MadeMedia>,
     /// The first chunk was sent.
     is_open: bool,
@@ -150,7 +150,7 @@ struct MediaStream {
 }
 
 impl MediaStream {
-    /// Waits for the end, so that a failure before it has a status of its own; but not for long.
+    /// Waits a short time for the end, so that an early failure gets its own status.
     async fn open(mut self, patience: Duration) -> Result<Response, ApiError> {
         if let Some(gathering) = &mut self.gathering
             && let Ok(made) = timeout(patience, made(gathering)).await
@@ -164,7 +164,7 @@ impl MediaStream {
         Ok(streamed(Body::from_stream(events), EVENTS))
     }
 
-    /// The next text for the client; none at the end.
+    /// The next text for the client, `None` at the end.
     async fn next(&mut self) -> Option<String> {
         let gathering = self.gathering.as_mut()?;
         if !self.is_open {

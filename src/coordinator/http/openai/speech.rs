@@ -1,5 +1,5 @@
-//! `POST /v1/audio/speech` and `GET /v1/audio/voices`: a text is spoken by a worker, and its parts leave as they come
-//! where the client takes them so. A client that leaves cancels the job.
+//! `POST /v1/audio/speech` and `GET /v1/audio/voices`: speech synthesis by a worker, streamed if the client allows it.
+//! A client that disconnects cancels the job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,16 +45,16 @@ use muster_protocol::openai::speech::{
 
 /// Characters of the text that have no English reading, as `U+4E16, U+754C`.
 pub const SKIPPED_CHARACTERS: HeaderName = HeaderName::from_static("x-skipped-characters");
-/// The voice of the model that speaks, where the client named one.
+/// The model's voice, if the client named one.
 pub const VOICE: HeaderName = HeaderName::from_static("x-voice");
-/// The most characters that the header names.
+/// Limit of characters in the header.
 const MOST_SKIPPED: usize = 32;
 const HEARTBEAT: &str = ": heartbeat\n\n";
 /// The longest speech, in bytes of its samples: over twenty minutes at 24 kHz.
 const MOST_BYTES: usize = 64 << 20;
 /// The same in seconds.
 const MOST_SECONDS: f64 = 1398.0;
-/// The longest speech of a short text may last as long.
+/// Minimum limit for short texts.
 const LEAST_SECONDS: f64 = 10.0;
 
 impl RefusedFields for VoicedText {
@@ -95,7 +95,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let encoder = endpoint.encoder();
     if request.tracking.is_async {
-        // Refused now: a stored request would wait for such a worker.
+        // Refused at once, since a stored request would wait for such a worker.
         encoder.check_able(&request.model, Kind::Speech).await?;
         return later(endpoint, request, voice, room).await;
     }
@@ -125,7 +125,7 @@ async fn answer(
     }
 }
 
-/// Named here and not by the worker, because headers leave before the first sound.
+/// Determined here and not by the worker, because headers are sent before the first audio.
 fn skipped_header(text: &str) -> Option<HeaderValue> {
     let skipped = unreadable(text);
     let shown = skipped.iter().take(MOST_SKIPPED);
@@ -135,7 +135,7 @@ fn skipped_header(text: &str) -> Option<HeaderValue> {
     (!shown.is_empty()).then(|| HeaderValue::try_from(shown.join(", ")).ok())?
 }
 
-/// The file comes by upload, as that of music does.
+/// The file is uploaded, like that of music.
 async fn later(
     endpoint: &MediaEndpoint,
     mut request: VoicedText,
@@ -143,7 +143,7 @@ async fn later(
     room: Room,
 ) -> Result<Response, ApiError> {
     let model = endpoint.model_of(Some(&request.model), Kind::Music).await?;
-    // No voice takes a second for a character.
+    // No voice takes longer than a second for a character.
     let longest = request.text.chars().count() as f64 / request.speed.unwrap_or(1.0);
     let speech = MusicRequest {
         prompt: request.text.clone(),
@@ -227,19 +227,19 @@ fn dress(headers: &mut HeaderMap, content_type: &'static str, job: JobId) {
     }
 }
 
-/// A speech on its way to its client. Dropped with its connection, and the job with it.
+/// A streamed speech. Dropped with its connection, which cancels the job.
 struct SpeechRelay {
     /// None when the stream has ended.
     running: Option<RunningEncoding>,
-    /// Read before the response began.
+    /// Received before the response started.
     first: Option<Result<EncodePart, ApiError>>,
-    /// Samples that were sent: an attempt after a lost worker begins anew, and the same sound is not sent again.
+    /// Samples that were sent: after a lost worker the job restarts, and the same samples are not sent again.
     sent: u64,
-    /// Samples a second. None before the first part.
+    /// Sample rate, `None` before the first part.
     rate: Option<u32>,
     /// The samples of a file that is sent when it is complete.
     kept: SpeechPart,
-    /// Encodes while the text is spoken. None before the first part, and of other files.
+    /// Encodes while parts arrive. `None` before the first part, and for other formats.
     encoder: Option<SpokenFile>,
     form: SpeechForm,
     has_events: bool,
@@ -255,8 +255,8 @@ async fn relay(
 ) -> Result<Response, ApiError> {
     let job = running.job();
     let has_events = request.delivery == SpeechDelivery::Events;
-    // A failure before the first part has a status of its own. Events need not wait for it long; a file has no other
-    // way to say it.
+    // Waits for the first part, so that an early failure gets its own status: for events a short time, for a file as
+    // long as needed, since it has no other way to report an error.
     let first = match has_events {
         true => timeout(settings.commit_after, running.next()).await.ok(),
         false => Some(running.next().await),
@@ -291,7 +291,7 @@ async fn relay(
 }
 
 impl SpeechRelay {
-    /// The next bytes for the client; none at the end. An error breaks the connection off: a file that only ends early
+    /// The next bytes for the client, `None` at the end. An error aborts the connection, since a file that ends early
     /// looks complete.
     async fn next(&mut self) -> Option<Result<Bytes, BrokenOff>> {
         loop {
@@ -395,7 +395,7 @@ impl SpeechRelay {
     }
 }
 
-/// A sound that ends in the middle.
+/// An audio stream that was cut off.
 #[derive(Debug, thiserror::Error)]
 #[error("the speech ended in the middle: its worker was lost or failed")]
 struct BrokenOff;

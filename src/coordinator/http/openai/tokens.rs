@@ -87,7 +87,7 @@ pub async fn read<T: Send + 'static>(
     })
 }
 
-/// A reply that waits for memory rather than being lost: its work is done.
+/// A reply that waits for memory, since its work is done and paid.
 pub async fn answer(
     mut room: Room,
     job: Option<JobId>,

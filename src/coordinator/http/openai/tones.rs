@@ -1,4 +1,4 @@
-//! `POST /v1/audio/tones`: a sound of one frequency. A kind for tests of the list of kinds.
+//! `POST /v1/audio/tones`: a tone of one frequency. A kind for tests of the list of kinds.
 
 use axum::response::Response;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `POST /v1/videos/generations`, which waits for its video, and OpenAI's `/v1/videos`, which does not.
+//! `POST /v1/videos/generations`, which waits for its video, and OpenAI's asynchronous `/v1/videos`.
 
 use std::sync::Arc;
 
@@ -199,7 +199,7 @@ pub async fn delete(
     let request = find(&requests, &id, caller.account).await?;
     let deleted = requests.delete(&request).await;
     deleted.map_err(|_| no_store())?;
-    // Gone when it is dropped.
+    // Deletes the outputs on drop.
     drop(media.hold(made(&request).into_iter().collect()));
     Ok(Reply(reply::deleted(&name(&request))))
 }

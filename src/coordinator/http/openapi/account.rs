@@ -81,7 +81,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A list for each table that holds something of the account.
+/// A list for each table with data of the account.
 fn export() -> Value {
     let mut fields = json!({
         "object": {"const": "account.export"},

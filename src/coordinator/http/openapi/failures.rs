@@ -253,7 +253,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
     let mut add = |status: u16, kind: Kind| {
         failures.entry(status).or_default().insert(kind.row().code);
     };
-    // Two different keys; a page of another origin in development mode; a panic; the coordinator is starting.
+    // Two different keys; a page of another origin in development mode; a panic; startup.
     let anywhere = [Kind::InvalidRequest, Kind::AccessDenied, Kind::Internal];
     let starting = !route.path.starts_with("/health");
     let keyed = [
@@ -349,7 +349,7 @@ fn of_other(route: &Route, failures: &mut Failures) {
     }
 }
 
-/// Whether workers answer it without writing text.
+/// Whether its jobs generate no text.
 fn is_encoding(path: &str) -> bool {
     let path = path.strip_prefix("/v1").unwrap_or(path);
     matches!(
@@ -369,7 +369,7 @@ fn is_whole_media(path: &str) -> bool {
     super::generation::described("POST", path).is_some_and(|route| route.is_whole)
 }
 
-/// Too slow, too large, or encoded.
+/// Too slow, too large, or compressed.
 fn unread_body(add: &mut impl FnMut(u16, FailureKind)) {
     add(408, FailureKind::InvalidRequest);
     add(413, FailureKind::TooLarge);

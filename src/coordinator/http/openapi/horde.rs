@@ -174,7 +174,7 @@ pub fn schemas() -> impl Iterator<Item = (String, Value)> {
     contract.chain(own.map(|(name, schema)| (name.to_owned(), schema)))
 }
 
-/// Fields that the contract does not have, or has with another type.
+/// Fields missing in the contract, or with another type there.
 fn additions() -> Vec<(&'static str, &'static str, Value)> {
     let count = || json!({"type": "integer", "minimum": 0});
     let percent = json!({"type": "integer", "minimum": 0, "maximum": 100});
@@ -260,7 +260,8 @@ fn resolved_request() -> Value {
     })
 }
 
-/// In OpenAPI form: references into the document, null in every nullable enum, none of the `x-` words of the contract.
+/// Converts a schema to OpenAPI: references into the document, null in every nullable enum, none of the contract's `x-`
+/// keywords.
 fn converted(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(converted).collect(),

@@ -45,7 +45,7 @@ pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Reply {
     Reply(document)
 }
 
-/// A page that reads `/openapi.json` and loads nothing else.
+/// A page that loads only `/openapi.json`.
 pub async fn browse() -> &'static Page {
     static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(include_str!("docs.html")));
     &PAGE
@@ -95,7 +95,7 @@ fn document(routes: impl Iterator<Item = &'static Route>) -> Value {
     document
 }
 
-/// The fields of the body that a route takes, each with its schema.
+/// The fields of a route's body, each with its schema.
 pub fn body_fields(path: &str) -> Map<String, Value> {
     let body = &DOCUMENT["paths"][path]["post"]["requestBody"];
     let schemas = &DOCUMENT["components"]["schemas"];
@@ -108,7 +108,7 @@ pub fn body_fields(path: &str) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
-/// The largest number that a route takes in a field.
+/// The maximum of a numeric field of a route.
 pub fn largest(route: &str, field: &str) -> Option<u32> {
     let body = &DOCUMENT["paths"][route]["post"]["requestBody"];
     let name = references(body).pop()?;

@@ -213,7 +213,7 @@ pub fn shape(route: &Route) -> Option<RouteBodies> {
     })
 }
 
-/// The header by which a route can be asked twice.
+/// The idempotency header of a route.
 pub fn idempotency(route: &Route) -> Option<Value> {
     let about = "A second request with the same key and body within 24 hours gets the stored reply, with Idempotent-Replayed: true.";
     let header = || header("Idempotency-Key", about);

@@ -261,7 +261,7 @@ fn model_params() -> Value {
     )
 }
 
-/// Every property is always there.
+/// Every property is required.
 pub(super) fn all(properties: Value) -> Value {
     all_but(&[], properties)
 }

@@ -59,7 +59,7 @@ impl Page {
             hashes(&html, "style"),
             hashes(&html, "script"),
         );
-        // Hashes and our own words are text.
+        // The policy contains only hashes and ASCII text.
         let policy = HeaderValue::try_from(policy);
         let nothing = HeaderValue::from_static("default-src 'none'");
         Self {

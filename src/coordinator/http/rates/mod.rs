@@ -43,7 +43,7 @@ pub struct Rate {
     times: u32,
     period: Period,
     each: Each,
-    /// For addresses we know well, and for keys that many share.
+    /// The limit of trusted addresses, and of shared keys.
     trusted: Option<u32>,
 }
 
@@ -57,13 +57,13 @@ enum Period {
 /// The scope of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Each {
-    /// All that one address asks of a route.
+    /// All requests of an address to a route.
     Route,
-    /// All that one address asks of a path, ids included, by one method.
+    /// All requests of an address to a path, ids included, by one method.
     Path,
     /// All requests for one object, by whatever method.
     Thing,
-    /// All that comes with one key for a path, from wherever.
+    /// All requests with a key to a path, from any address.
     Key,
 }
 
@@ -165,7 +165,7 @@ pub struct Rates {
     settings: LiveSettings,
 }
 
-/// An address is known so long after a trusted account asked from it.
+/// How long an address stays trusted after a request of a trusted account.
 const FRIENDSHIP: Duration = Duration::from_secs(24 * 3600);
 const MOST_FRIENDS: usize = 100_000;
 
@@ -182,7 +182,7 @@ const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Around a limited route.
+/// Middleware of a limited route.
 pub async fn count(
     State(counted): State<Arc<Counted>>,
     address: Address,
@@ -200,11 +200,11 @@ pub async fn count(
     let mut response = match standing.exceeded {
         None => next.run(request).await,
         Some(limit) => {
-            // A client that is still sending may never read an answer that comes too soon.
+            // The body is read first, since a client that is still sending may miss an early reply.
             body::discard(request.into_body()).await;
             let message = counted.limits[limit].spelled(standing.most);
             let mut refused = Refused::Here(Refusal::plain(429, message)).into_response();
-            // The end of the window is written below.
+            // Replaced by the end of the window below.
             refused.headers_mut().remove(RETRY_AFTER);
             refused
         }
@@ -213,7 +213,7 @@ pub async fn count(
     response
 }
 
-/// Behind the guard of a route that trusted accounts make their addresses known by.
+/// Middleware of routes on which trusted accounts make their addresses known.
 pub async fn befriend(
     State(rates): State<Arc<Rates>>,
     Admitted(caller): Admitted,

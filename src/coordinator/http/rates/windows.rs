@@ -27,7 +27,7 @@ struct Window {
 pub struct Asked {
     /// Hash of the client and the scope.
     pub id: u64,
-    /// Which of its route's.
+    /// Index among the route's limits.
     pub limit: usize,
     pub most: u32,
     pub period: Duration,
@@ -39,7 +39,7 @@ pub struct Standing {
     pub most: u32,
     pub left: u32,
     pub left_of_window: Duration,
-    /// The limit that was reached before.
+    /// The exceeded limit, if any.
     pub exceeded: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Windows {
         }
     }
 
-    /// Counts a request that comes under these limits, unless one of them is reached; none when there are no limits.
+    /// Counts a request under these limits, unless one of them is exceeded; `None` without limits.
     pub fn ask(&mut self, limits: &[Asked], now: Instant) -> Option<Standing> {
         let windows: Vec<Window> = limits.iter().map(|asked| self.find(asked, now)).collect();
         let both = || limits.iter().zip(&windows);

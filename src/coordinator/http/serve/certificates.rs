@@ -20,7 +20,7 @@ use muster_protocol::job::UnixMillis;
 
 use super::tls::{Tls, TlsError, TlsFiles};
 
-/// Clones speak of the same certificate.
+/// Clones share the certificate.
 #[derive(Debug, Clone)]
 pub struct Certificates {
     tls: Tls,
@@ -54,7 +54,7 @@ enum Nearness {
     Expired,
 }
 
-/// How often the files are looked at.
+/// Interval of checks of the files.
 const LOOKS: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -80,7 +80,7 @@ impl Certificates {
         self.tls.clone()
     }
 
-    /// Looks at the files from now on.
+    /// Starts checking the files.
     pub fn watch(&self, tasks: &Tasks) {
         let (certificates, stopping) = (self.clone(), tasks.stopping());
         let looking = async move {
@@ -94,7 +94,7 @@ impl Certificates {
         tasks.start(async move { stopping.run_until_cancelled(looking).await });
     }
 
-    /// Reads the certificate anew, from these files from now on.
+    /// Reloads the certificate, and uses these files from now on.
     pub fn reload(&self, files: TlsFiles) {
         let mut watched = self.watched();
         watched.files = files;

@@ -31,9 +31,9 @@ use muster_protocol::job::FailureKind;
 #[derive(Debug)]
 pub struct Connection {
     pub router: Router,
-    /// Whose it is; none when it has gone already.
+    /// The client's address; `None` if it has disconnected already.
     pub address: Option<SocketAddr>,
-    /// For the head of a request.
+    /// Timeout for the head of a request.
     pub patience: Duration,
     pub idle: Duration,
     pub stopping: CancellationToken,
@@ -43,7 +43,7 @@ pub struct Connection {
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How long a half-closed client may take to read data that is ready.
 const LAST_READS: Duration = Duration::from_millis(500);
-/// Requests of one HTTP/2 connection at once.
+/// Concurrent requests of an HTTP/2 connection.
 const MOST_STREAMS: u32 = 128;
 const LARGEST_HEAD: usize = 64 << 10;
 
@@ -125,7 +125,7 @@ async fn answer(
     Ok(answer.map(|body| work.replied(body)))
 }
 
-/// Why a request of HTTP/1 names no host: servers on the way could take two for different ones (RFC 9112, 3.2).
+/// The error in the host of an HTTP/1 request: proxies could read two hosts differently (RFC 9112, 3.2).
 fn host_problem<B>(request: &Request<B>) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -139,7 +139,7 @@ fn host_problem<B>(request: &Request<B>) -> Option<&'static str> {
 }
 
 fn is_host(value: &HeaderValue) -> bool {
-    // Empty where a request is for no host.
+    // Empty if a request has no host.
     value.is_empty() || Authority::try_from(value.as_bytes()).is_ok()
 }
 

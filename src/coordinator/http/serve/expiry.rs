@@ -1,4 +1,4 @@
-//! When a certificate expires: `notAfter` of its X.509 form (RFC 5280, section 4.1), which rustls does not tell.
+//! The expiry of a certificate: `notAfter` of its X.509 form (RFC 5280, section 4.1), which rustls does not expose.
 
 use std::time::UNIX_EPOCH;
 
@@ -53,7 +53,7 @@ fn element(der: &[u8]) -> Option<Element<'_>> {
 /// `YYMMDDHHMMSSZ` until 2049, `YYYYMMDDHHMMSSZ` from then on.
 fn moment(tag: u8, text: &str) -> Option<UnixMillis> {
     let (century, text) = match tag {
-        // A year below 50 is one of this century.
+        // A year below 50 is of this century.
         UTC_TIME if text < "5" => ("20", text),
         UTC_TIME => ("19", text),
         GENERALIZED_TIME => text.split_at_checked(2)?,

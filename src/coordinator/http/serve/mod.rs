@@ -37,7 +37,7 @@ use muster_process::tasks::Tasks;
 /// Largest piece of a reply body, since a large frame reports no progress before its end.
 pub const PIECE: usize = 64 << 10;
 
-/// How connections are treated.
+/// Limits of connections.
 #[derive(Debug, Clone)]
 pub struct Connections {
     /// Limit of connections; beyond it, a connection gets a 503.
@@ -48,7 +48,7 @@ pub struct Connections {
     pub of_many: Vec<Network>,
     /// Timeout for a request's headers.
     pub header_patience: Duration,
-    /// A connection nothing happens on is closed.
+    /// Idle timeout.
     pub idle: Duration,
 }
 

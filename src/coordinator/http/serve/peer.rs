@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Clones are the same stream.
+/// Clones share the stream.
 #[derive(Debug, Clone)]
 pub struct Peer(Arc<TcpStream>);
 
@@ -21,7 +21,7 @@ impl Peer {
         Self(Arc::new(stream))
     }
 
-    /// Returns when the other side has said that it sends nothing more.
+    /// Returns when the peer has closed its sending side.
     pub async fn goodbye(&self) {
         // Linux reports the peer's close even while data is unread.
         #[cfg(target_os = "linux")]

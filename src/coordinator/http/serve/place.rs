@@ -28,7 +28,7 @@ impl HouseholdLimit {
         Self(Arc::new(AtomicUsize::new(most.unwrap_or(0))))
     }
 
-    /// For connections from now on.
+    /// Changes the limit for new connections.
     pub fn change(&self, most: Option<usize>) {
         self.0.store(most.unwrap_or(0), Ordering::Relaxed);
     }
@@ -45,7 +45,7 @@ pub struct Place {
     _of_household: Option<OfHousehold>,
 }
 
-/// Why there is none.
+/// Why a connection is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     #[error("too many open connections; retry later")]
@@ -54,7 +54,7 @@ pub enum Full {
     Household,
 }
 
-/// How many each has open.
+/// Open connections of each household.
 #[derive(Debug, Clone, Default)]
 struct Households(Arc<Mutex<HashMap<Network, usize>>>);
 

@@ -17,8 +17,8 @@ use muster_protocol::job::UnixMillis;
 use super::expiry::expiry;
 use super::peer::Peer;
 
-/// Turns a connection into an encrypted one. Clones serve the same certificate, which may be replaced: connections that
-/// are open keep the one that they began with.
+/// Accepts TLS connections. Clones share the certificate, which may be replaced: open connections keep the one that
+/// they began with.
 #[derive(Clone)]
 pub struct Tls(Arc<RwLock<TlsAcceptor>>);
 
@@ -63,7 +63,7 @@ impl Tls {
         Ok((Self(Arc::new(RwLock::new(acceptor))), expiry))
     }
 
-    /// Serves the other's certificate from now on.
+    /// Switches to the other's certificate.
     pub fn replace(&self, other: &Self) {
         let acceptor = other.acceptor();
         *self.0.write() = acceptor;

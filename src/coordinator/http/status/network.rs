@@ -45,7 +45,7 @@ pub async fn show(
             "models_below_target": below,
             "models": overview.models.iter().flat_map(entries).collect::<Vec<_>>(),
         },
-        // There are none of either here.
+        // This service has neither.
         "validators": null,
         "payouts": null,
         "charging": {
@@ -75,7 +75,7 @@ fn entries(model: &ModelOnline) -> Vec<Value> {
     listed_kinds(model).into_iter().map(entry).collect()
 }
 
-/// The problems of this moment, in the words of `/health`.
+/// Present problems, in the words of `/health`.
 fn incidents(store: &Store, media: &Media) -> Vec<Value> {
     let store = store.problem().map(|problem| problem.to_string());
     let media = media.problem().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `GET /v1/status/routing`: in which order `auto` chooses models, and how the workers of a model compare.
+//! `GET /v1/status/routing`: the order in which `auto` chooses models, and the ranking of a model's workers.
 //!
 //! The order is lexicographic and not a weighted sum, so a score is a place in it: 1 is the first choice.
 
@@ -54,7 +54,7 @@ pub async fn show(
     Ok(Reply(json!({
         "scores": scores,
         "worker_scores": worker_scores(&overview),
-        // No sum is formed; `order` lists the properties that are compared.
+        // The order is not a weighted sum; `order` lists the compared properties.
         "weights": {"quality": null, "throughput": null, "latency": null, "failure": null},
         "order": ORDER,
         "pin": null,

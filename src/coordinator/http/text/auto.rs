@@ -16,11 +16,11 @@ use muster_protocol::openai::chat::ChatRequest;
 /// How `auto` ranks models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auto {
-    /// The largest that has a free slot and answers in a comfortable time.
+    /// The largest with a free slot and a comfortable answer time.
     Any,
-    /// The fastest that has a free slot.
+    /// The fastest with a free slot.
     Fast,
-    /// The largest, even if one has to wait for it.
+    /// The largest, even with a wait.
     Quality,
 }
 
@@ -28,11 +28,11 @@ pub enum Auto {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub model: Arc<str>,
-    /// Another one after it has a free slot, so it has to start at once.
+    /// A later candidate has a free slot, so this one must start at once.
     pub is_hurried: bool,
 }
 
-/// The name all of them go by.
+/// The common name.
 pub const AUTO: &str = "auto";
 /// Names with a preference.
 pub const PARTICULAR: [&str; 2] = ["auto:fast", "auto:quality"];
@@ -41,7 +41,7 @@ pub const PARTICULAR: [&str; 2] = ["auto:fast", "auto:quality"];
 const COMFORTABLE: Duration = Duration::from_secs(20);
 /// Answer times that differ by less than this factor count as equal, since measurements are noisy.
 const ALIKE: f64 = 1.25;
-/// Models that are tried for one request.
+/// Models tried for one request.
 const MOST_TRIED: usize = 4;
 
 impl Candidate {
@@ -103,7 +103,7 @@ impl Auto {
         models
     }
 
-    /// The better one is greater.
+    /// The better model is greater.
     fn compare(self, one: &ModelOnline, other: &ModelOnline, sizes: &Prices) -> Ordering {
         let size = |model: &ModelOnline| sizes.billions(&model.name);
         let room = |model: &ModelOnline| model.free > 0;
@@ -123,7 +123,7 @@ impl Auto {
     }
 }
 
-/// A chat with it would be answered now.
+/// Whether a chat with it is answered at once.
 pub fn is_chat_model(model: &ModelOnline) -> bool {
     model.writes_text() && model.is_interactive()
 }

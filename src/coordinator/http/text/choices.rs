@@ -16,9 +16,9 @@ pub struct Choices {
     turn: usize,
     seed: u64,
     routing: Option<Routing>,
-    /// The client's API, where public workers may speak it.
+    /// The client's API, if public workers may support it.
     api: Option<Formats>,
-    /// Bytes of text that have come.
+    /// Bytes of text received.
     size: usize,
     /// The memory permit of the request, for as long as its jobs may need the body.
     _kept: Arc<Room>,

@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use crate::http::openai::encode::Encoder;
 
 impl TextEndpoint {
-    /// Writes down the audio parts of messages, where the operator has chosen one.
+    /// The operator's transcription model for audio parts.
     pub fn audio_model(&self) -> Option<Arc<str>> {
         self.admission
             .settings

@@ -41,13 +41,13 @@ use super::stream::Relay;
 
 /// Larger bodies are parsed on a blocking thread, not on those that relay tokens.
 const LARGE: usize = 128 << 10;
-/// How many times its bytes a body takes while it is looked at: in each form that a filter may find something in.
+/// Memory of a body during moderation, as a multiple of its bytes: one copy per normalised form.
 pub(super) const LOOKED_AT: usize = 12;
 /// Copies of a stored conversation that exist at the same time: as stored, as JSON, and as parts of the request.
 const STORED_COPIES: usize = 5;
 
-/// With `auto`, the chosen model has to start so soon while another one has a free worker. Less than the time after which
-/// a stream is answered, so that the status can still be that of the next model.
+/// With `auto`, the time in which the chosen model must start while another has a free worker. Shorter than the time
+/// after which a stream is answered, so that the next model can still set the status.
 const START_WITHIN: Duration = Duration::from_millis(1500);
 
 /// A text route with the admission of its request.
@@ -67,7 +67,7 @@ struct AcceptedRequest {
     standing: Standing,
     size: usize,
     kept: Arc<Room>,
-    /// Fields that are left aside.
+    /// Ignored fields.
     ignored: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl TextEndpoint {
         &self.admission.caller
     }
 
-    /// For a request that an earlier process has accepted, as that one was called.
+    /// For a request accepted by an earlier process, with the same id.
     pub fn resumed(open: &Open, caller: Caller, request: RequestId) -> Self {
         Self {
             admission: Admission::resumed(open, caller, request),
@@ -124,7 +124,7 @@ impl TextEndpoint {
         self.admission.request
     }
 
-    /// A body that did not come with this request.
+    /// A body from the database instead of this request.
     pub fn parsed(&self, body: Value, size: usize) -> Result<Incoming<Value>, ApiError> {
         let AdmittedAsker { asker, is_hidden } = self.admission.asker()?;
         let mut room = self.admission.memory.room();
@@ -162,7 +162,7 @@ impl TextEndpoint {
         Ok(())
     }
 
-    /// The same body once more. The memory that was found for a stored conversation is enough for both.
+    /// The same body again. The memory for a stored conversation is enough for both.
     pub fn again(&self, incoming: &Incoming<Value>) -> Result<Incoming<Value>, ApiError> {
         let counted = if incoming.is_patient {
             0
@@ -176,7 +176,7 @@ impl TextEndpoint {
         })
     }
 
-    /// Refuses clients that may not ask now.
+    /// Refuses clients that may not send requests now.
     pub fn incoming(&self, whole: Whole) -> Result<Incoming<Bytes>, ApiError> {
         let AdmittedAsker { asker, is_hidden } = self.admission.admit()?;
         let Whole { bytes, room } = whole;
@@ -204,7 +204,7 @@ impl TextEndpoint {
         Ok(response)
     }
 
-    /// A request that is read and not served.
+    /// Parses a request without serving it.
     pub async fn read(
         &self,
         incoming: Incoming<Value>,
@@ -248,7 +248,7 @@ impl TextEndpoint {
                 false => room.cover(copies)?,
             }
             if moderate(&mut chat, &self.admission.moderation, &who).await? {
-                // Only the chat body was rewritten.
+                // Moderation rewrote the chat body only.
                 native = None;
             }
         }
@@ -256,7 +256,7 @@ impl TextEndpoint {
         let grown = grown.map_err(|error| named_for_client(error, &*dialect))?;
         let mut size = size.saturating_add(grown);
         if grown > 0 {
-            // Only the chat body has the images.
+            // Images were loaded into the chat body only.
             native = None;
         }
         let files = self.take_files(&mut chat, &who, (&mut room, size)).await;
@@ -493,7 +493,7 @@ fn is_of_the_model(error: &ApiError) -> bool {
     )
 }
 
-/// An error with the client's names of the fields.
+/// Translates field names in an error to the client's.
 fn named_for_client(error: ApiError, dialect: &dyn Dialect) -> ApiError {
     let Some(param) = error.param.as_deref() else {
         return error;
@@ -527,8 +527,8 @@ pub(super) async fn beside<T: Send + 'static>(
     })
 }
 
-/// The whole reply at the end. Dropped with its connection, and all jobs with it. A finished reply is paid for, so it waits
-/// for memory rather than being lost.
+/// The complete reply. Dropped with its connection, which cancels all jobs. A finished reply is paid for, so it waits
+/// for memory.
 async fn gather(
     mut reply: Box<dyn ReplyBuilder>,
     mut choices: Choices,

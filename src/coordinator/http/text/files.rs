@@ -27,7 +27,7 @@ const MOST_PAGES: u32 = 20;
 const MOST_TEXT_PAGES: u32 = 100;
 /// Files of one request.
 const MOST_FILES: usize = 20;
-/// Forms of a page that exist at the same time: its bytes, and the same as base64.
+/// Copies of a page that exist at the same time: its bytes, and their base64.
 const FORMS: usize = 3;
 
 /// A record of the parts that replaced the files of a chat.
@@ -111,7 +111,7 @@ impl TextEndpoint {
         Ok(Some(ExpandedFiles { grown, shifts }))
     }
 
-    /// Lets the content filters read the text of a file. A page whose text they change is that text and no image.
+    /// Moderates the text of a file. A page with changed text becomes text and no image.
     async fn examine(
         &self,
         document: &mut ChatFile,
@@ -169,7 +169,7 @@ fn refused(place: &str, error: &ChatFileError) -> ApiError {
     Problem::invalid(place.to_owned(), format!("{place}: {error}")).into()
 }
 
-/// A scan has no text, and says nothing to a model that reads text alone.
+/// Refuses a scan without text for a model that reads no images.
 fn check_text(place: &str, form: PageForm, pages: &[PdfPage]) -> Result<(), ApiError> {
     let has_text = pages.iter().any(|page| !page.text.trim().is_empty());
     if form == PageForm::Image || has_text {
@@ -248,7 +248,7 @@ fn replace(chat: &mut Value, files: Vec<(FilePart, Vec<Value>)>) -> Vec<PartShif
         count: parts.len(),
     });
     let shifts = shifts.collect();
-    // From the last one, so that the places of the others hold.
+    // From the last one, so that earlier indexes stay valid.
     for (file, parts) in files.into_iter().rev() {
         let content = chat["messages"][file.message]["content"].as_array_mut();
         if let Some(content) = content {
@@ -259,21 +259,21 @@ fn replace(chat: &mut Value, files: Vec<(FilePart, Vec<Value>)>) -> Vec<PartShif
 }
 
 impl ExpandedFiles {
-    /// The dialect of the request, which names fields as they were before the files were read.
+    /// A dialect whose errors name fields as they were before the files were read.
     pub(super) fn dialect(self, dialect: Box<dyn Dialect>) -> Box<dyn Dialect> {
         let Self { shifts, .. } = self;
         Box::new(ShiftedDialect { dialect, shifts })
     }
 }
 
-/// A dialect for a chat body whose file parts have become other parts.
+/// A dialect for a chat body with replaced file parts.
 #[derive(Debug)]
 struct ShiftedDialect {
     dialect: Box<dyn Dialect>,
     shifts: Vec<PartShift>,
 }
 
-/// `messages[0].content[7].image_url` as it was named before.
+/// `messages[0].content[7].image_url` by its original index.
 fn unshifted(shifts: &[PartShift], name: &str) -> Option<String> {
     let rest = name.strip_prefix("messages[")?;
     let (message, rest) = rest.split_once("].content[")?;

@@ -1,4 +1,4 @@
-//! The header that names fields of a request that were left aside, where the operator wants that.
+//! The header that lists ignored fields of a request, if the operator allows ignoring them.
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
@@ -7,7 +7,7 @@ use muster_protocol::openai::nearest::shortened;
 
 pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
 
-/// Names the fields that were left aside.
+/// Lists the ignored fields.
 pub fn with_ignored(response: &mut Response, names: &[String]) {
     if let Some(names) = ignored_header(names) {
         response.headers_mut().insert(IGNORED_FIELDS, names);

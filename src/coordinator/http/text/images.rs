@@ -18,8 +18,8 @@ use super::auto::Auto;
 pub(super) const MOST_IMAGES: usize = 100;
 
 impl TextEndpoint {
-    /// Reads images of a chat for a model that reads images, and returns how many bytes the chat grew by. Other models
-    /// refuse them by themselves.
+    /// Loads images of a chat for a model that reads images, and returns the bytes by which the chat grew. Other models
+    /// refuse images themselves.
     pub(super) async fn take_images(
         &self,
         chat: &mut Value,
@@ -59,7 +59,7 @@ impl TextEndpoint {
     }
 }
 
-/// The links of images in messages, by their places.
+/// The image links in messages, with their paths.
 pub(super) fn images(chat: &mut Value) -> Vec<(String, &mut String)> {
     let messages = chat.get_mut("messages").and_then(Value::as_array_mut);
     let messages = messages.into_iter().flatten().enumerate();

@@ -20,9 +20,9 @@ pub struct Incoming<B> {
     /// In bytes, as it came.
     pub(super) size: usize,
     pub(super) room: Room,
-    /// The request continues stored responses, and waits for memory rather than being refused.
+    /// Whether the request continues stored responses, and waits for memory instead of failing.
     pub(super) is_patient: bool,
-    /// The client hides its address.
+    /// Whether the client is behind a VPN or proxy.
     pub(super) is_hidden: bool,
     pub(super) who: Asker,
 }

@@ -8,10 +8,10 @@ use crate::error::ApiError;
 use crate::moderation::{Asker, Blocked, LONGEST, Moderation, Piece, Said};
 use muster_protocol::job::FailureKind;
 
-/// A name that says something is longer, and a word of the protocol is not.
+/// Shorter names are taken for words of the protocol.
 const LONGEST_NAME: usize = 16;
 
-/// Leaves the body as it may be served; true if that is not as it was.
+/// Moderates the body in place. True if it changed.
 pub async fn moderate(
     body: &mut Value,
     moderation: &Moderation,

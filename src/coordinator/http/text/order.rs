@@ -26,9 +26,9 @@ pub struct Order {
     seed: u64,
 }
 
-/// Beginnings of one prompt that are remembered.
+/// Most prefixes of a prompt.
 const MOST_PREFIXES: usize = 16;
-/// Every number up to here survives a program that knows doubles only.
+/// Larger numbers lose precision in programs that use doubles.
 const EXACT: u64 = (1 << 53) - 1;
 
 impl Order {

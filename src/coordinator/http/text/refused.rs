@@ -99,7 +99,7 @@ pub fn explain(
     }
 }
 
-/// The routes of a model whose workers speak APIs of others and no more.
+/// Routes of a model whose workers support only their own APIs.
 fn routes(model: &ModelOnline) -> Vec<&'static str> {
     if model.formats.meets(Formats::NEUTRAL.with(Formats::LEGACY)) {
         return Vec::new();
@@ -115,7 +115,7 @@ const FORMAT_ROUTES: [(Formats, &str); 3] = [
     (Formats::OPENAI_RESPONSES, "/v1/responses"),
 ];
 
-/// A chat of more messages is refused before anything else is done with it.
+/// Refuses a chat with too many messages before any other work.
 pub fn check_message_count(body: &Value, most: usize) -> Result<(), ApiError> {
     let count = body["messages"].as_array().map_or(0, Vec::len);
     if count <= most {
@@ -162,7 +162,7 @@ pub fn failed(failure: Failure) -> ApiError {
     }
 }
 
-/// Whether a request failed because the model does not take so long an input.
+/// Whether a request failed because the input is too long for the model.
 pub fn is_too_long(answer: &Result<Response, ApiError>) -> bool {
     let error = match answer {
         Ok(response) => response.extensions().get::<ApiError>(),

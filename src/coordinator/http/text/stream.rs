@@ -21,7 +21,7 @@ use muster_protocol::job::{Event, Failure};
 use super::choices::{Choices, Next};
 use super::refused;
 
-/// A stream on its way to its client.
+/// A streamed reply.
 #[derive(Debug)]
 pub struct Relay {
     writer: Box<dyn StreamWriter>,
@@ -35,7 +35,7 @@ pub struct Relay {
     commit_after: Duration,
 }
 
-/// A frame is sent when it has grown to this, even if more is ready.
+/// A frame is sent at this size, even if more is ready.
 const LARGEST_FRAME: usize = 64 << 10;
 /// Usual size of a frame.
 const FRAME: usize = 4 << 10;
@@ -72,7 +72,7 @@ impl Relay {
         Ok(streamed(Body::new(self), kind))
     }
 
-    /// Writes everything that is ready. Ready when something has happened, which may have no words.
+    /// Writes everything that is ready. Ready after any event, even one without output.
     fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let mut happened = false;
         while self.out.len() < LARGEST_FRAME {
@@ -85,7 +85,7 @@ impl Relay {
             happened = true;
             match next {
                 Some(Next::Event(choice, event)) => self.write(choice, &event),
-                // Jobs of streams are continued, and never begin anew.
+                // Streamed jobs are resumed, never restarted.
                 Some(Next::Restarted(_)) => {}
                 Some(Next::End(choice, ending, grid)) => {
                     self.writer.end(choice, ending, &grid, &mut self.out);
@@ -104,7 +104,7 @@ impl Relay {
     }
 
     fn write(&mut self, choice: u32, event: &Event) {
-        // The first chunk may tell the length of the prompt.
+        // The first chunk may report the length of the prompt.
         self.writer.event(choice, event, &mut self.out);
         if let Event::Started { .. } = event {
             self.writer.open(choice, &mut self.out);

@@ -13,7 +13,7 @@ use muster_protocol::legacy::words::{ControlType, Word};
 const TILE: u32 = 512 * 512;
 
 pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
-    // Who names none does the simplest.
+    // Without forms, the simplest one is assumed.
     let forms = asked.forms.clone().filter(|forms| !forms.is_empty());
     let forms = forms.unwrap_or_else(|| vec![Form::Caption]);
     let words = forms.iter().map(|form| form.word().to_owned());
@@ -35,7 +35,7 @@ pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
             ..Said::default()
         },
         prefers: Vec::new(),
-        // None of them says that it is slow.
+        // Forms have no `slow_workers`.
         capabilities: Capabilities::TIMELY,
         reach: Reach {
             interrogation: InterrogationNeeds {

@@ -192,7 +192,7 @@ pub async fn submit(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// The image that it has made, if its worker says that there is one.
+/// The image of a submit, if the worker says that it uploaded one.
 async fn image_of(
     result: &Value,
     results: &Results,
@@ -208,7 +208,7 @@ async fn image_of(
     }
 }
 
-/// Workers that look at images know one name for all that is not heard any more.
+/// Form workers know a single error for every refused submit.
 fn not_heard(not: NotTaken, job: JobId) -> Refusal {
     match not {
         NotTaken::TakenAway => not_taken(NotTaken::Already, job),

@@ -37,7 +37,7 @@ pub async fn check(
     Ok(reply::json(StatusCode::OK, &progress))
 }
 
-/// Programs that do not say who they are ask on from where they are kept out.
+/// Programs without `Client-Agent` keep polling from blocked addresses, so they are refused there.
 fn is_nameless(headers: &HeaderMap) -> bool {
     const NAMELESS: &str = "unknown:0:unknown";
     headers
@@ -97,12 +97,12 @@ pub async fn cancel(
     Ok(reply::json_in(telling.room, StatusCode::OK, &status))
 }
 
-/// Images on their way into a reply.
+/// A reply with inline images.
 struct Telling {
     shape: Shape,
     room: Room,
     bytes: usize,
-    /// Why one of them is a link that should be whole.
+    /// Why an image is a link although inline was requested.
     full: Option<ApiError>,
 }
 

@@ -63,7 +63,7 @@ impl Ways<'_> {
         Ok(Some(links))
     }
 
-    /// An image that came with the request, if one came.
+    /// The source image, if the request has one.
     async fn source(&self, key: Option<&str>) -> Result<Option<String>, Untold> {
         let Some(key) = key else {
             return Ok(None);

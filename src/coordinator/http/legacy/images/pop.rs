@@ -124,7 +124,7 @@ fn ask(asked: &PopInputImage, agent: &BridgeAgent, name: &str, models: Vec<Arc<s
     }
 }
 
-/// For people who look at the worker.
+/// The worker's report, for display.
 fn said(asked: &PopInputImage, models: Vec<String>) -> Said {
     let takes = [
         ("img2img", asked.allow_img2img),

@@ -79,7 +79,7 @@ fn check(
     Code::AestheticsSolo.when(best.is_some() && counts.finished == 1)
 }
 
-/// Never more than the whole kudos that were paid for the request, less one.
+/// At most the whole kudos paid for the request, less one.
 fn reward(payload: &AestheticsPayload, paid: Kudos) -> Kudos {
     let best = match payload.agreed_best() {
         Some(_) => BEST,

@@ -1,4 +1,4 @@
-//! `POST /api/v2/generate/progress`: a worker says how far it is, and clients read it.
+//! `POST /api/v2/generate/progress`: progress reports of workers, which clients read.
 
 use axum::extract::State;
 use axum::http::StatusCode;

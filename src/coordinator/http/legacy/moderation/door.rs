@@ -22,7 +22,7 @@ pub struct Door {
     is_blocked: bool,
 }
 
-/// `name:version:url`; who says nothing is an unknown program.
+/// `name:version:url`; unknown if missing.
 const CLIENT_AGENT: &str = "client-agent";
 const UNKNOWN: &str = "unknown:0:unknown";
 
@@ -30,7 +30,7 @@ const UNKNOWN: &str = "unknown:0:unknown";
 const LONG: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 
 impl Door {
-    /// Says no to an address that is kept out.
+    /// Refuses a blocked address.
     pub fn keep_out_blocked(&self) -> Result<(), Refusal> {
         match self.moderation.kept_out(self.address) {
             None => Ok(()),
@@ -43,7 +43,7 @@ impl Door {
         }
     }
 
-    /// Says no to programs that are not served.
+    /// Refuses blocked client programs.
     pub fn refuse_blocked_clients(&self) -> Result<(), Refusal> {
         Code::BannedClientAgent.when(self.is_blocked)
     }
@@ -59,7 +59,7 @@ impl Door {
         Code::UntrustedUnsafeIP.when(is_raider)
     }
 
-    /// The prompt as it may be served, where that is not as it came.
+    /// The moderated prompt, if it changed.
     pub async fn examine(
         &self,
         prompt: Prompt<'_>,

@@ -1,4 +1,4 @@
-//! `/api/v2/filters`: the patterns that prompts are held against. For moderators.
+//! `/api/v2/filters`: prompt filters, for moderators.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -96,7 +96,8 @@ pub async fn regexes(State(store): State<Store>, query: Query) -> Result<Respons
     Ok(reply::json(StatusCode::OK, &listed))
 }
 
-/// `GET /api/v2/filters/{id}`: a list of one, as the specification has it. Public coordinators answer the filter bare.
+/// `GET /api/v2/filters/{id}`: a list of one, as in the specification. Public coordinators reply with the filter
+/// itself.
 pub async fn read(State(store): State<Store>, named: Named) -> Result<Response, Refused> {
     let row = store.filter(number(&named)?).await.map_err(unavailable)?;
     let row = row.ok_or(Code::FilterNotFound)?;

@@ -128,8 +128,8 @@ pub async fn unblock_worker(
     Ok(done())
 }
 
-/// One moderator must not shut out half the internet, the machine itself (where proxies and `worker up` come from) or,
-/// by mistake, themselves.
+/// A moderator must not block half the internet, the machine itself (where proxies and `worker up` come from) or, by
+/// mistake, themselves.
 fn check_block(network: Network, caller: IpAddr, roles: Roles) -> Result<(), Refusal> {
     let refuse = |message: String| Err(Refusal::new(Code::BadRequest, message));
     let (most, who) = match roles.contains(Roles::ADMIN) {
@@ -167,7 +167,7 @@ async fn may_decide(caller: &Caller, named: &Named, store: &Store) -> Result<(),
     Code::NotAdmin.when(!may.map_err(|_| unavailable())?)
 }
 
-/// A day, unless the body asks for others.
+/// One day by default.
 fn days(body: &[u8]) -> Result<Duration, Refusal> {
     let asks = |body: &Value| body.as_object().is_some_and(|body| body.is_empty());
     let is_silent = body.is_empty() || serde_json::from_slice(body).is_ok_and(|body| asks(&body));

@@ -28,7 +28,7 @@ use muster_protocol::legacy::user::{ModifyUser, ModifyUserInput};
 use muster_protocol::legacy::{Body, Code, Refusal};
 
 const LONGEST_NAME: usize = 30;
-/// Jobs a class may have waiting.
+/// Concurrency of education accounts.
 const CLASS: i64 = 200;
 
 pub async fn modify(
@@ -120,7 +120,7 @@ fn roles(asked: &ModifyUserInput) -> [(Roles, Option<bool>); 8] {
     ]
 }
 
-/// Such a name is refused, and remembered.
+/// Such a name is refused, and adds a suspicion mark.
 fn suspicion_of_name(name: &str) -> Option<Reason> {
     match name.chars().count() > LONGEST_NAME {
         true => Some(Reason::UserNameLong),
@@ -176,7 +176,7 @@ fn change(asked: &ModifyUserInput) -> Result<PersonChange, Refusal> {
         returns,
         gains,
         loses,
-        // A part of one is dropped.
+        // A fraction is dropped.
         kudos: asked
             .kudos
             .map(f64::trunc)
@@ -186,7 +186,7 @@ fn change(asked: &ModifyUserInput) -> Result<PersonChange, Refusal> {
     })
 }
 
-/// A class has more at once, and when it is none any more, as many as others.
+/// Education accounts get a higher concurrency, reset when the role is revoked.
 fn concurrency(asked: &ModifyUserInput) -> Option<Option<i64>> {
     let as_class = asked.education.map(|is_class| is_class.then_some(CLASS));
     asked.concurrency.map(Some).or(as_class)

@@ -24,7 +24,7 @@ pub async fn try_out(
     State(settings): State<Arc<DoorSettings>>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, Refused> {
-    // Mounted only where it is set; asked again all the same.
+    // The route is mounted only with this setting; checked again for safety.
     let Some(development) = &settings.development else {
         return Err(Refusal::plain(404, "not found: no such path").into());
     };

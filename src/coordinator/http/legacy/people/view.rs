@@ -15,7 +15,7 @@ use muster_protocol::legacy::user::{
 };
 use muster_protocol::legacy::words::Making;
 
-/// Who looks.
+/// The relation of the caller to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
     Stranger,
@@ -150,7 +150,7 @@ fn uses(styles: &[Style]) -> UserAmountRecords {
     }
 }
 
-/// Requests that have something to come.
+/// Unfinished requests.
 fn active(requests: &Requests, account: AccountId) -> UserActiveGenerations {
     let unfinished = requests.unfinished(account);
     let of = |kind: Kind| -> Vec<RequestId> {

@@ -1,4 +1,4 @@
-//! Workers, changed by their owners and by moderators.
+//! Changes of workers by their owners and moderators.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -15,7 +15,7 @@ use muster_protocol::job::{AccountId, Failure, FailureKind};
 use muster_protocol::legacy::pop::user_in_alias;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// The accounts whose jobs a worker does first.
+/// The accounts with priority at a worker.
 pub fn preferred(names: Option<&[String]>) -> Result<Vec<AccountId>, Refusal> {
     let names = names.unwrap_or_default().iter();
     let accounts = names.map(|name| user_in_alias(name).map(AccountId));
@@ -23,7 +23,7 @@ pub fn preferred(names: Option<&[String]>) -> Result<Vec<AccountId>, Refusal> {
     accounts.ok_or_else(|| Code::InvalidPriorityUsername.into())
 }
 
-/// Whether this account may have workers at all.
+/// Whether this account may have workers.
 pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
     caller.may_own().map_err(|not| match not {
         NoOwner::Deleted => Code::DeletedUser,
@@ -33,8 +33,8 @@ pub fn may_pop(caller: &Caller) -> Result<(), Refusal> {
     Code::AnonForbiddenWorker.when(caller.account == ANONYMOUS)
 }
 
-/// Whether it is given its owner's jobs only, because it hides where it is. In a raid it does not learn that; at other
-/// times it may not come.
+/// Whether the worker gets its owner's jobs only, because its address is of a VPN or proxy. In raid mode this is hidden
+/// from it; at other times it is refused.
 pub async fn is_kept_back(door: &Door, caller: &Caller, modes: &Modes) -> Result<bool, Refusal> {
     let is_hidden = door.is_hidden(caller);
     if is_hidden && !modes.are_on(ModeSet::RAID) {
@@ -66,7 +66,7 @@ pub fn models(models: Vec<String>, caller: &Caller, most: usize) -> Result<Vec<A
 pub enum Untold {
     /// The stored request cannot be parsed, by this worker or any other.
     Unreadable,
-    /// The media store does not work.
+    /// The media store is unavailable.
     NoStore,
 }
 

@@ -1,4 +1,4 @@
-//! Workers, looked at.
+//! Lists and lookups of workers.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ pub async fn list(
     visitor: Result<Visitor, ApiError>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Refused> {
-    // Some clients send every parameter there is, empty where they mean nothing by it.
+    // Some clients send every parameter, empty if unused.
     let text = |name: &str| {
         let value = query.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
@@ -80,7 +80,7 @@ pub async fn by_name(
     Ok(reply::json(StatusCode::OK, &details(&rig, &eye, &messages)))
 }
 
-/// A key is optional here, and one that is not known is left aside.
+/// The key is optional here, and an unknown one is ignored.
 async fn eye(visitor: &Result<Visitor, ApiError>, moderation: &Moderation) -> Result<Eye, Refusal> {
     match visitor {
         Ok(Visitor(Some(caller))) if caller.sees_all() => {

@@ -1,4 +1,4 @@
-//! A worker as the one who looks may see it.
+//! The public, owner's and moderator's view of a worker.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use muster_protocol::legacy::worker::{
     TeamDetailsLite, WorkerDetails, WorkerKudosDetails, WorkerMessage, speed,
 };
 
-/// Who looks.
+/// The relation of the caller to the worker.
 #[derive(Debug)]
 pub enum Eye {
     Anybody,
     Moderator {
-        /// How suspicious each worker is that is so at all.
+        /// Suspicion of workers with any.
         suspicion: HashMap<WorkerId, u32>,
     },
 }
@@ -95,7 +95,7 @@ fn by_trade(details: WorkerDetails, row: &RigRow) -> WorkerDetails {
     match details.trade {
         Trade::Image => WorkerDetails {
             max_pixels: Some(row.said.max_pixels),
-            // Clients of the public service read whole ones.
+            // Clients of the public service expect whole numbers.
             megapixelsteps_generated: Some((row.done.work as f64 / 1_000_000.0).round()),
             img2img: takes("img2img"),
             painting: takes("painting"),

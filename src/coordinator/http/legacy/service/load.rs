@@ -1,4 +1,4 @@
-//! How much waits, who works, and how fast: for the whole service and for each model.
+//! Queue lengths, workers and their speed: for the whole service and for each model.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ fn active(
 ) -> Vec<ActiveModel> {
     let kind = kind(making);
     let served = overview.models.iter().filter(|model| match making {
-        // Embeddings, speech and transcripts are texts to the queue, and nothing to clients of this API.
+        // The queue counts embeddings, speech and transcripts as texts; clients of this API do not.
         Making::Text => model.writes_text(),
         Making::Image => model.kinds.contains(kind),
     });

@@ -29,7 +29,7 @@ use muster_protocol::legacy::Refusal;
 use muster_protocol::legacy::image::reference;
 use muster_protocol::legacy::service::{Health, HeartbeatResponse};
 
-/// Models of this name are for some users only, and stand in no list.
+/// Models with this prefix are reserved for some users, and not listed.
 pub const SPECIAL: &str = "horde_special::";
 
 /// `GET /api/v2/status/heartbeat`: 200 in any case.

@@ -76,7 +76,7 @@ pub async fn remove_example(
     Ok(reply::json(StatusCode::OK, &SimpleResponse::ok()))
 }
 
-/// The style whose examples the caller may change.
+/// The style, if the caller may change its examples.
 async fn own(store: &Store, caller: &Caller, path: &Named) -> Result<Uuid, Refusal> {
     let style = find::<OfImages>(store, path).await?;
     may_manage(caller, style.owner, store).await?;

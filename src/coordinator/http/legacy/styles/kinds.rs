@@ -20,7 +20,7 @@ pub trait Kind: 'static {
     const UNKNOWN: Code;
     type Shown: Serialize;
 
-    /// A new style, and the shared key that is to pay for it.
+    /// A new style, and the shared key to pay for it.
     fn made(body: &[u8]) -> Result<New, Refusal>;
 
     fn changed(body: &[u8]) -> Result<Changed, Refusal>;

@@ -37,7 +37,7 @@ use muster_protocol::job::AccountId;
 use muster_protocol::legacy::style::StyleModify;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// Who may have styles and collections at all.
+/// Whether an account may have styles and collections.
 fn may_have(caller: &Caller) -> Result<(), Refusal> {
     Code::StylesAnonForbidden.when(caller.account == ANONYMOUS)?;
     Code::DeletedUser.when(caller.roles.contains(Roles::DELETED))

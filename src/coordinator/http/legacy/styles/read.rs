@@ -78,7 +78,7 @@ async fn shown<K: Kind>(
     Ok(reply::json(StatusCode::OK, &shown.ok_or(K::UNKNOWN)?))
 }
 
-/// With the keys that pay for the viewer's own.
+/// Adds the shared keys of the caller's own styles.
 async fn with_keys<K: Kind>(
     store: &Store,
     sharing: &Sharing,

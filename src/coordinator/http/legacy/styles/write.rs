@@ -1,4 +1,4 @@
-//! Styles made, changed and deleted.
+//! Creation, changes and deletion of styles.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -105,7 +105,7 @@ fn may_create(caller: &Caller) -> Result<(), Refusal> {
     Code::StylesRequiresCustomizer.when(!is_trusted)
 }
 
-/// The key that is to pay for its uses.
+/// The shared key to pay for its uses.
 async fn key(
     sharing: &Sharing,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Teams, looked at.
+//! Lists and lookups of teams.
 
 use std::collections::BTreeMap;
 

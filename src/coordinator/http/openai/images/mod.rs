@@ -191,7 +191,7 @@ fn work_of(request: &ImagesRequest, model: &str) -> Result<MediaWork, Problem> {
     Ok(work.in_formats(formats).noted(notes))
 }
 
-/// The formats of the workers that can honour every field.
+/// Formats that carry every field.
 fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
     let (polled, never) = (request.only_polled.first(), request.never_polled.first());
     let without = |left: &[Formats]| {
@@ -214,7 +214,7 @@ fn formats(request: &ImagesRequest, all: Formats) -> Result<Formats, Problem> {
     }
 }
 
-/// Leaves the prompt as it may be served.
+/// Moderates the prompt.
 async fn moderate(
     endpoint: &MediaEndpoint,
     request: &mut ImagesRequest,

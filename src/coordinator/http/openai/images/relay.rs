@@ -23,18 +23,18 @@ use muster_protocol::openai::images::reply::{self, ImagesHead};
 
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
-/// A stream on its way to its client. Dropped with its connection, and all jobs with it.
+/// A streamed reply. Dropped with its connection, which cancels all jobs.
 pub struct ImageRelay {
     /// None when the stream has ended.
     gathering: Option<Gathering>,
-    /// Read before the response began.
+    /// Received before the response started.
     first: Option<MediaEvent>,
     head: ImagesHead,
     /// Unsent previews of each image, and sent ones.
     previews: Vec<(u32, u32)>,
 }
 
-/// The service's side of a stream.
+/// State of a stream.
 struct ImageStream {
     relay: ImageRelay,
     store: ResultStore,
@@ -56,7 +56,7 @@ impl ImageRelay {
         }
     }
 
-    /// Waits for the first event, so that a failure before it has a status of its own; but not for long.
+    /// Waits a short time for the first event, so that an early failure gets its own status.
     pub async fn open(
         mut self,
         endpoint: &MediaEndpoint,
@@ -86,7 +86,7 @@ impl ImageRelay {
 }
 
 impl ImageStream {
-    /// The next text for the client; none at the end.
+    /// The next text for the client, `None` at the end.
     async fn next(&mut self) -> Option<String> {
         self.sent = None;
         loop {
@@ -117,7 +117,7 @@ impl ImageStream {
         }
     }
 
-    /// None if the client wants no more of them.
+    /// `None` if the client wants no more previews.
     fn preview(&mut self, index: u32, bytes: &[u8]) -> Result<Option<String>, ApiError> {
         let Some((left, sent)) = self.relay.previews.get_mut(index as usize) else {
             return Ok(None);

@@ -32,13 +32,12 @@ use muster_protocol::openai::responses::{Context, Intent, request_of};
 use super::create::{context, foreground, no_store, sources};
 use super::events;
 
-/// A response that was refused though its model is served is tried again when workers change or another response ends, and
-/// after so long.
+/// Retry interval of a refused start, besides changes of workers and ends of other responses.
 const RETRIED: Duration = Duration::from_secs(15);
 /// Most starts of a response: one that crashed the coordinator twice is not started again.
 const MOST_BEGINNINGS: i64 = 2;
 
-/// A response that is to be written.
+/// A response to generate.
 pub struct Run {
     pub endpoint: TextEndpoint,
     pub incoming: Incoming<Value>,
@@ -61,7 +60,7 @@ pub async fn start(
     // A response cut off by shutdown stays unfinished in the database, and starts again after it.
     let running = async move { stopping.run_until_cancelled(run.finish()).await.flatten() };
     let running = tasks.start(running);
-    // A client that leaves before it knows the id has no response.
+    // A client that leaves before it knows the id gets no response.
     let unknown = live.cancelled().drop_guard();
     let Ok(response) = beginning.await else {
         let refused = running.await.ok().flatten();
@@ -80,7 +79,7 @@ pub async fn start(
 }
 
 impl Run {
-    /// None if it had begun; else the error of a request that cannot be served.
+    /// `None` if it had started; else the error of a request that cannot be served.
     async fn finish(self) -> Option<Response> {
         let Self {
             endpoint,
@@ -147,7 +146,7 @@ pub async fn resume(open: Open) {
     }
 }
 
-/// A response that begins again.
+/// A restarted response.
 struct Resumption {
     open: Open,
     board: Switchboard,
@@ -155,17 +154,17 @@ struct Resumption {
     responses: Responses,
     response: OpenResponse,
     recording: Recording,
-    /// Whose turn it is to be read.
+    /// Restarted responses are read one at a time.
     turn: Arc<Semaphore>,
-    /// Whose turn it is to begin, of one account: while that is refused, others need not be read.
+    /// Starts of one account take turns: while one is refused, the others are not read.
     turn_of_account: Arc<Semaphore>,
 }
 
-/// How a try to begin again went.
+/// Outcome of a restart.
 enum BeginningTry {
-    /// The response began, and has ended or was cut off.
+    /// Started, and has ended or was cut off.
     Began,
-    /// The response has ended, or is not there any more.
+    /// Ended, or deleted.
     Gone,
     Refused(ApiError),
 }
@@ -186,7 +185,7 @@ impl Resumption {
         self.end(ended).await;
     }
 
-    /// The error it ends with, if it did not begin.
+    /// The error it ends with, if it did not start.
     async fn until_begun(&self, until: Instant) -> Option<ApiError> {
         // A response that can never start fails at once, even without a worker online.
         match self.check().await {
@@ -223,7 +222,7 @@ impl Resumption {
         }
     }
 
-    /// Reads all of it, and keeps nothing.
+    /// Parses all of it, and keeps nothing.
     async fn check(&self) -> BeginningTry {
         let _turn = self.turn.acquire().await;
         match self.read().await {
@@ -341,7 +340,7 @@ impl Resumption {
         })
     }
 
-    /// Cancelled if there is no error. The text on disk is its last one.
+    /// Cancelled if there is no error. The stored text becomes final.
     async fn end(&self, error: Option<ApiError>) {
         if !self.recording.is_on_disk() {
             return match error {
@@ -373,7 +372,7 @@ impl Resumption {
         self.recording.end_stored(stored, status, error.as_ref());
     }
 
-    /// All that is known of a response whose text cannot be read.
+    /// The known fields of a response whose text cannot be parsed.
     fn bare(&self) -> Value {
         json!({
             "id": self.response.id,

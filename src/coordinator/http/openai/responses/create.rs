@@ -129,7 +129,7 @@ pub(super) fn context(
     }
 }
 
-/// The input as it is listed later: with ids, and with the items that it names.
+/// The input as listed later: with ids, and with the items that it refers to.
 pub(super) fn own_input(
     endpoint: &TextEndpoint,
     body: &Value,
@@ -147,7 +147,7 @@ pub(super) fn own_input(
     items.map(known).collect()
 }
 
-/// With `truncates`, without the oldest items where the input is too long for the model.
+/// With `truncates`, drops the oldest items if the input is too long for the model.
 pub(super) async fn foreground(
     endpoint: &TextEndpoint,
     incoming: Incoming<Value>,

@@ -59,7 +59,7 @@ pub fn lost() -> ApiError {
 }
 
 impl EventReader {
-    /// Everything that is new, or a sign of life. None at the end.
+    /// All new events, or a keep-alive. `None` at the end.
     async fn frame(&mut self) -> Option<Bytes> {
         if self.has_ended {
             return None;
@@ -85,7 +85,7 @@ impl EventReader {
             match self.stopping.run_until_cancelled(change).await {
                 Some(Ok(_)) => {}
                 Some(Err(_)) => return Some(Bytes::from_static(b": keep-alive\n\n")),
-                // The response begins again after the restart.
+                // The response starts again after the restart.
                 None => return None,
             }
         }

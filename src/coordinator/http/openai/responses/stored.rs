@@ -1,4 +1,4 @@
-//! Responses that are read, listed, cancelled and deleted.
+//! Stored responses: read, list, cancel, delete.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ pub async fn cancel(
     Ok(Reply(found.response))
 }
 
-/// Cancels a response that an earlier process has left and that has not begun again yet.
+/// Cancels a response of an earlier process that has not started again yet.
 async fn cancel_stored(
     responses: &Responses,
     id: &str,

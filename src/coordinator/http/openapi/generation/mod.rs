@@ -42,7 +42,7 @@ const OBJECTS: [&str; 8] = [
     "video/mp4",
 ];
 
-/// The targets of links: media, and the documents that transcripts become.
+/// Targets of links: media, and transcripts as documents.
 pub fn objects() -> Vec<Content> {
     let texts = ["text/plain", "text/vtt", "application/x-subrip"];
     let texts = texts.map(|kind| Content::of(kind, json!({"type": "string"})));
@@ -87,7 +87,7 @@ pub struct MediaRoute {
     pub body: fn() -> Vec<Content>,
     /// The successful replies; none if they are stored objects.
     pub replies: fn() -> Replies,
-    /// Whether a job of a worker is its whole answer.
+    /// Whether a single job's output is the whole reply.
     pub is_whole: bool,
 }
 

@@ -20,18 +20,18 @@ use super::place::Place;
 #[derive(Debug)]
 pub struct Activity {
     start: Instant,
-    /// When bytes moved, in milliseconds after the start.
+    /// Time of the last moved bytes, in milliseconds after the start.
     moved: AtomicU64,
-    /// When something got on.
+    /// Time of the last progress.
     got_on: AtomicU64,
     working: AtomicUsize,
     /// Unwritten bytes of replies, wherever they are buffered.
     ahead: AtomicUsize,
-    /// Bytes that were written of them since that last was a step.
+    /// Bytes written since the last step.
     written: AtomicUsize,
 }
 
-/// A request that is being worked on, until this is dropped.
+/// A request being handled, until dropped.
 #[derive(Debug)]
 pub struct Work(Arc<Activity>);
 
@@ -74,7 +74,7 @@ impl Activity {
         Work(self.clone())
     }
 
-    /// Returns when nothing has got on for so long.
+    /// Returns when there was no progress for this long.
     pub async fn idle_for(&self, patience: Duration) {
         self.until(patience, || match self.working.load(Ordering::Acquire) {
             0 => self.since(&self.got_on),
