@@ -18,7 +18,7 @@ use super::timers::Alarm;
 use super::wants::Judged;
 
 impl Dispatcher {
-    /// Whether a job like this would be taken now, without taking it.
+    /// Whether the queue would accept this job now. Changes nothing.
     pub fn feasible(&mut self, job: &Job) -> Result<(), Refusal> {
         self.lane_for(job, Capabilities::default()).map(|_| ())
     }
@@ -37,7 +37,7 @@ impl Dispatcher {
         }
     }
 
-    /// The lane of each job.
+    /// The lanes of the jobs, in order.
     fn admit(&mut self, submission: &Submission) -> Result<Vec<LaneId>, Refusal> {
         if self.draining {
             return Err(Refusal::ShuttingDown);
@@ -52,7 +52,7 @@ impl Dispatcher {
         let mut lanes: Vec<LaneId> = Vec::with_capacity(submission.jobs.len());
         let mut before: Option<&Job> = None;
         for job in &submission.jobs {
-            // Nearly always all jobs of a request need the same.
+            // The jobs of a request nearly always have the same needs.
             let same = before.is_some_and(|before| needs_the_same(before, job));
             let lane = match lanes.last() {
                 Some(&lane) if same => lane,
@@ -245,12 +245,12 @@ impl Dispatcher {
     }
 }
 
-/// A text whose client waits at an open connection.
+/// A text whose client waits on an open connection.
 pub(super) fn is_direct_text(job: &Job) -> bool {
     job.kind.is_relayed() && !job.durable
 }
 
-/// Media and stored transcripts of `/v1`. The AI Horde API has limits of its own.
+/// Media and stored transcripts of `/v1`. The AI Horde API has its own limits.
 pub(super) fn is_media(job: &Job) -> bool {
     job.limits.restartable
 }

@@ -1,4 +1,4 @@
-//! Which worker has lately read a prompt that begins like this one. A hint, bounded, and never a must.
+//! A bounded cache of the workers that lately read a prompt with the same beginning. Only a hint.
 
 use std::collections::VecDeque;
 

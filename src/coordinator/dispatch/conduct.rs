@@ -1,5 +1,5 @@
-//! How workers behave: strikes, and the bar that follows too many of them. Kept by worker, not by connection, so
-//! that reconnecting cleans nothing.
+//! Strikes of workers, and the bar after too many. Kept per worker, not per connection, so that reconnecting resets
+//! nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,8 +24,8 @@ struct Record {
 }
 
 impl Conduct {
-    /// A job has ended that this worker failed at `failed`. Returns how long its name is barred, when that was
-    /// one too many.
+    /// Counts a strike for a job that this worker failed at `failed` and that has ended since. Returns the duration of
+    /// the bar if this was the last strike allowed.
     pub fn strike(
         &mut self,
         worker: WorkerId,
@@ -38,7 +38,7 @@ impl Conduct {
         if cleared.is_some_and(|cleared| cleared > failed) {
             return None;
         }
-        // Jobs do not end in the order in which they were failed.
+        // Jobs end in another order than their failures.
         let place = record.strikes.partition_point(|&earlier| earlier <= failed);
         record.strikes.insert(place, failed);
         record.forget(now, rules);
@@ -53,7 +53,7 @@ impl Conduct {
         }
     }
 
-    /// How much longer the worker's name is barred.
+    /// The remaining time of the bar on the worker's name.
     pub fn barred(&self, worker: WorkerId, now: Mono) -> Option<Duration> {
         let until = self.records.get(&worker)?.barred_until?;
         (until > now).then(|| until.since(now))
@@ -148,7 +148,7 @@ mod tests {
     fn the_bar_grows_with_every_eviction_within_an_hour() {
         let mut conduct = Conduct::default();
         let bars = [0, 100, 300, 1000, 5000].map(|from| strike_six_times(&mut conduct, from));
-        // The fifth comes when the others are more than an hour old.
+        // The fifth failure comes when the others are more than an hour old.
         let secs = bars.map(|bar| bar.unwrap().as_secs());
         assert_eq!(secs, [30, 120, 600, 3600, 30]);
     }

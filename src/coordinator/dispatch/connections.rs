@@ -14,12 +14,12 @@ use super::suspects::Isolation;
 use super::timers::Alarm;
 use super::workers::{Hold, Leaving, Worker};
 
-/// How a worker's socket came to its end.
+/// How a worker's connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gone {
     /// The socket broke, was replaced or timed out: the worker may reconnect and resume its jobs.
     Lost,
-    /// The same process came back without the job, which is not to blame.
+    /// The worker reconnected without the job, so the job gets no strike.
     Dropped,
     /// Closed by the coordinator or by agreement: the worker does not resume, and its jobs get no strike.
     Closed,
@@ -47,7 +47,7 @@ impl Dispatcher {
         self.workers.insert(id, worker);
         self.settle_in(id);
         self.set_worker_alarm(id);
-        // The new socket takes over before anything is said about the old one.
+        // The new socket takes over before any effect on the old one.
         out.insert(mark, Effect::Ready { session, resumed });
         if let Some(session) = older {
             let reason = CloseReason::Replaced;
@@ -61,7 +61,7 @@ impl Dispatcher {
         }
     }
 
-    /// Any frame that is about no job.
+    /// For frames without a job.
     pub(super) fn heard(&mut self, session: SessionId) {
         let worker = self
             .sessions
@@ -177,7 +177,7 @@ impl Dispatcher {
         verdicts
     }
 
-    /// The last frame we have of the claimed attempt, if it may go on.
+    /// The sequence number of the claimed attempt's last frame, if the attempt may continue.
     fn reattach(
         &mut self,
         worker: &mut Worker,
@@ -230,7 +230,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes no more from a worker that is full or whose owner wants it, for a while.
+    /// Offers nothing for a while to a worker that is full or was paused by its owner.
     pub(super) fn back_off(&mut self, id: WorkerId, wait: Duration) {
         let wait = wait.clamp(Duration::from_millis(50), Duration::from_secs(60));
         if let Some(worker) = self.workers.get_mut(&id) {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use muster_protocol::job::{Job, Kind};
 
-/// Jobs that wait or run.
+/// Waiting and running jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
     pub jobs: u64,
-    /// Tokens or pixelsteps, as [`Job::size`] counts them.
+    /// Tokens or pixelsteps, by [`Job::size`].
     pub size: u64,
 }
 
@@ -24,7 +24,7 @@ impl Demands {
         self.by_kind.get(&kind).copied().unwrap_or_default()
     }
 
-    /// Jobs that this model may serve, others perhaps too.
+    /// Jobs that this model may serve, even if others may, too.
     pub fn of_model(&self, kind: Kind, model: &str) -> Demand {
         let demand = self.by_model.get(&(kind, Arc::from(model)));
         demand.copied().unwrap_or_default()

@@ -49,13 +49,13 @@ impl Dispatcher {
         };
         if lane.online == 0 && waiting {
             let end = *lane.unserved_since.get_or_insert(now) + patience;
-            // Only jobs on disk are still here after that; they are looked at now and then.
+            // Only durable jobs are still here after that; they are checked periodically.
             let next = if end > now { end } else { now + patience };
             self.timers.set_by(Alarm::Lane(id), next);
         }
     }
 
-    /// The last worker of a lane has left: jobs that others can serve by their own needs move on.
+    /// Moves the jobs of a lane without workers to lanes that can serve them.
     pub(super) fn rehome(&mut self, from: LaneId) {
         let Some(lane) = self.lanes.lane(from).filter(|lane| lane.online == 0) else {
             return;

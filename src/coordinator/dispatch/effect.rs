@@ -1,4 +1,4 @@
-//! Everything the dispatcher asks for. The shell does these in order and decides nothing.
+//! Effects of the dispatcher. The shell executes them in order and decides nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 #[derive(Debug)]
 pub enum Effect {
     // To a client.
-    /// All jobs of the request are in the queue. From here on each ends exactly once.
+    /// All jobs of the request are in the queue. From now on each ends exactly once.
     Accepted {
         request: RequestId,
     },
@@ -35,7 +35,7 @@ pub enum Effect {
     Returned {
         job: JobId,
     },
-    /// A stored job leaves memory without having ended; it is still on disk and comes back from there.
+    /// A stored job leaves memory unfinished; it is still on disk and is loaded again later.
     Park {
         job: JobId,
     },
@@ -52,14 +52,14 @@ pub enum Effect {
         attempt: u32,
         why: CancelReason,
     },
-    /// Frames up to this one have arrived and need not be kept.
+    /// The worker may delete its copies of frames up to this one.
     Got {
         session: SessionId,
         job: JobId,
         attempt: u32,
         seq: u64,
     },
-    /// After a `done`. To a peer without `multi` this is the next frame, before anything else.
+    /// Reply to a `done`. A peer without `multi` gets no other frame before it.
     Ack {
         session: SessionId,
         job: JobId,
@@ -82,7 +82,7 @@ pub enum Effect {
     },
 
     // To the store.
-    /// One transaction: usage, ledger entries, state. Idempotent by job.
+    /// One transaction: usage, ledger entries, state. Idempotent per job.
     Settle(Box<Facts>),
 
     /// All jobs have ended, so the process may exit.
@@ -95,15 +95,15 @@ pub struct Offer {
     pub session: SessionId,
     pub job: Arc<Job>,
     pub attempt: u32,
-    /// The name under which the worker serves it.
+    /// The worker's name for the model.
     pub model: Arc<str>,
-    /// The program behind the worker that serves the model.
+    /// The upstream program that serves the model.
     pub upstream: Option<Arc<str>>,
-    /// The format in which the worker gets it.
+    /// The format of the input.
     pub format: Formats,
     /// Output that the client already has; the worker continues exactly after it.
     pub prefill: Option<Box<Prefill>>,
-    /// How long it may be kept without a word, if its limits say so or its worker polls.
+    /// Timeout without any frame, if the job's limits set one or its worker polls.
     pub patience: Option<Duration>,
     /// Time left until the job expires.
     pub remaining: Duration,
@@ -112,7 +112,7 @@ pub struct Offer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefill {
     pub tokens: Vec<u32>,
-    /// The content delivered with them; it may lag behind the tokens.
+    /// The content delivered with the tokens; it may lag behind them.
     pub text: String,
 }
 
@@ -120,9 +120,9 @@ pub struct Prefill {
 pub struct Verdict {
     pub job: JobId,
     pub attempt: u32,
-    /// Go on after this frame; or forget the job.
+    /// The worker continues after this frame; `None` drops the job.
     pub go_on_after: Option<u64>,
-    /// The job, if it is known here.
+    /// The job, if it is still here.
     pub resumed: Option<Arc<Job>>,
 }
 
@@ -139,7 +139,7 @@ pub enum CloseReason {
     Replaced,
     /// Timed out while it had a job.
     Silent,
-    /// Too many failures: its name is barred from now on.
+    /// Too many failures: the worker's name is barred.
     Evicted { retry_after: Duration },
     /// The worker's name is still barred for its strikes.
     Barred { retry_after: Duration },
@@ -147,7 +147,7 @@ pub enum CloseReason {
     Drained,
 }
 
-/// How a job ended. Exactly one of these for each accepted job.
+/// How a job ended, exactly once for each accepted job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Delivered { finish: FinishReason, usage: Usage },
@@ -161,14 +161,14 @@ pub enum Outcome {
 pub struct Facts {
     pub job: Arc<Job>,
     pub outcome: Outcome,
-    /// Who made which part of it, in order; the worker that said `done` is the last.
+    /// The workers of the parts, in order; the last one said `done`.
     pub parts: Vec<Part>,
     pub attempts: u32,
-    /// The model that the last worker to take it had for it.
+    /// The last worker's model for the job.
     pub model: Option<Arc<str>>,
     /// Workers that had the job and did not submit it, each once; empty if the job itself was at fault.
     pub dropped: Vec<WorkerId>,
-    /// The worker's last count, when it gave one.
+    /// The last token counts that the worker reported.
     pub usage: Option<Usage>,
     pub timing: Timing,
     /// Text of a durable job, stored with it; filled in by the shell, which keeps it.
@@ -179,13 +179,13 @@ pub struct Facts {
 pub struct Part {
     pub worker: WorkerId,
     pub owner: AccountId,
-    /// The operator vouches for the worker, or for its owner.
+    /// The operator trusts the worker or its owner.
     pub trusted: bool,
     /// User agent of a polling worker.
     pub agent: Option<Arc<str>>,
     pub attempt: u32,
     pub model: Arc<str>,
-    /// Jobs that the worker was given in one go, this one too.
+    /// Size of the worker's batch, this job included.
     pub together: u32,
     /// Events with output that reached the client, and the tokens in them if the worker reported any.
     pub events: u64,
@@ -204,7 +204,7 @@ pub struct Timing {
 }
 
 impl CloseReason {
-    /// For the log, and for the peer where it is closed with a word.
+    /// For logs, and for close frames with a reason.
     pub fn words(self) -> &'static str {
         match self {
             Self::Replaced => "replaced by a newer connection with the same name",

@@ -16,9 +16,9 @@ use super::workers::{Hold, Worker};
 /// The finding of a running job's alarm.
 enum Finding {
     Expired,
-    /// Neither the job nor its worker has said anything for too long.
+    /// No frame about the job and no sign of life of its worker for too long.
     WorkerSilent,
-    /// The worker talks, but not about this job.
+    /// The worker is alive, but sends nothing about this job.
     JobSilent,
     /// The worker still reports on the job, but has held its lease for the longest allowed time.
     KeptTooLong,
@@ -26,8 +26,9 @@ enum Finding {
     /// The worker has not reconnected yet.
     Orphaned,
     CancelOverdue,
-    /// Silent at the first look. A second one follows: after a pause of this process or its machine, frames are still
-    /// waiting to be read.
+    /// Silent at the first check. A second check follows: after a pause of this process or its machine, frames may
+    /// still
+    /// be unread.
     Doubtful,
     TooEarly,
 }
@@ -51,7 +52,7 @@ impl Dispatcher {
         self.stop(job, Outcome::Cancelled, CancelReason::Client, out);
     }
 
-    /// How many jobs of this account are here.
+    /// Unfinished jobs of this account.
     pub fn jobs_of(&self, account: AccountId) -> usize {
         self.open.get(&account).copied().unwrap_or(0)
     }
@@ -64,7 +65,7 @@ impl Dispatcher {
     ) {
         let its = |entry: &&Entry| entry.job.account == account;
         let mut jobs: Vec<JobId> = self.jobs.values().filter(its).map(|it| it.job.id).collect();
-        // The same order in every run.
+        // A deterministic order.
         jobs.sort_unstable();
         for job in jobs {
             let ending = Outcome::Failed(failure.clone());
@@ -80,7 +81,7 @@ impl Dispatcher {
         self.stop(job, Outcome::Failed(failure), CancelReason::Client, out);
     }
 
-    /// Ends a job from our side, wherever it is. Too late once it is being settled.
+    /// Ends a job in any state on the coordinator's side. No effect once its settlement has begun.
     pub(super) fn stop(
         &mut self,
         job: JobId,
@@ -129,7 +130,7 @@ impl Dispatcher {
             return self.settle(job, ending, None, out);
         }
         let until = match why {
-            // Work that cannot be called off is taken, and paid, while there is time.
+            // A polling worker cannot be told to cancel, so its result is accepted and paid until the timeout.
             CancelReason::Client if self.polls(lease.worker) => {
                 self.silent_from(entry, lease).min(entry.expires)
             }
@@ -164,7 +165,7 @@ impl Dispatcher {
         lease.is_some_and(|lease| matches!(lease.phase, Phase::Cancelling { .. }))
     }
 
-    /// The worker has stopped: with a `done`, which it expects to be acked, or in any other way.
+    /// The worker has stopped: by a `done`, which needs an ack, or otherwise.
     pub(super) fn cancel_confirmed(
         &mut self,
         job: JobId,
@@ -288,7 +289,7 @@ impl Dispatcher {
                 return Finding::TooEarly;
             }
             SilenceCheck::First(_) => return Finding::Doubtful,
-            // A late second look says no more than a first one.
+            // A late second check counts as a first one.
             SilenceCheck::Second(at) if now.since(at) > self.settings.second_look => {
                 return Finding::Doubtful;
             }

@@ -25,18 +25,18 @@ use muster_protocol::job::{Job, Kudos, UnixMillis};
 
 use super::clock::Mono;
 
-/// How much later a unit of work in flight makes an account of weight 1.
+/// Delay per unit of work in flight, for an account of weight 1.
 pub const SHARE: Duration = Duration::from_secs(30);
 
-/// The moment by which waiting jobs are compared.
+/// Waiting jobs are ordered by this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u64);
 
-/// Expected size of a job in thousandths of a typical one.
+/// Expected work of a job, in thousandths of a typical one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Work(pub u64);
 
-/// An account's share in thousandths of a plain one.
+/// An account's share, in thousandths of an ordinary one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u64);
 
@@ -47,12 +47,12 @@ pub struct Standing {
     pub priority: Priority,
     /// The account may lack the kudos for the request; some workers take paid requests only.
     pub short: bool,
-    /// When the request came, if that was to an earlier process, or it has been here before.
+    /// When the request came, if it came to an earlier process or was parked.
     pub since: Option<UnixMillis>,
 }
 
-/// Among one account's own jobs the higher goes first, as if it had come up to a minute earlier; between
-/// accounts it is a factor of the weight.
+/// Within one account, a higher priority goes first, as if the job had come up to a minute earlier; between accounts
+/// the priority is a factor of the weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     Low,
@@ -61,7 +61,7 @@ pub enum Priority {
     High,
 }
 
-/// The function of the page above.
+/// The formula of the module's documentation.
 pub fn rank(ready: Mono, in_flight: Work, work: Work, weight: Weight) -> Rank {
     let share = u64::try_from(SHARE.as_micros()).unwrap_or(u64::MAX);
     let running = in_flight.0.saturating_add(work.0);
@@ -73,8 +73,9 @@ pub fn rank(ready: Mono, in_flight: Work, work: Work, weight: Weight) -> Rank {
 }
 
 impl Weight {
-    /// A plain account has 1. Each doubling of kudos above 1,000 adds a quarter, up to 6; below zero is a half.
-    /// A low priority divides by two, a high one doubles.
+    /// An ordinary account has 1. Each doubling of kudos above 1,000 adds a quarter, up to 6; negative kudos give a
+    /// half.
+    /// A low priority halves the weight, a high one doubles it.
     pub fn of(standing: Standing) -> Self {
         let whole = standing.kudos.0 / 1000;
         let weight = match u64::try_from(whole) {
@@ -90,14 +91,14 @@ impl Weight {
 }
 
 impl Work {
-    /// The job's own estimate; claims are kept between an eighth and 16.
+    /// The job's own estimate, limited to an eighth up to 16.
     pub fn of(job: &Job) -> Self {
         Self(job.body.work(&job.limits).clamp(125, 16_000))
     }
 }
 
 impl Priority {
-    /// How much earlier a job of this priority stands in its own account's line.
+    /// How much earlier a job of this priority is placed within its own account.
     pub fn head_start(self) -> Duration {
         match self {
             Self::Low => Duration::ZERO,

@@ -23,9 +23,9 @@ const FRAMES_PER_CONFIRMATION: u64 = 32;
 enum Standing {
     Counts,
     Cancelling,
-    /// Seen before, and answered then.
+    /// A duplicate, answered before.
     Repeated,
-    /// Frames before it are missing: the worker has lost its place.
+    /// Frames before it are missing.
     OutOfOrder,
     Stray,
 }
@@ -48,7 +48,7 @@ impl Dispatcher {
         }
     }
 
-    /// Holds the frame against the lease, and takes note of its number.
+    /// Compares the frame with the lease, and records its sequence number.
     fn standing(&mut self, frame: &Frame, out: &mut Vec<Effect>) -> Standing {
         let Some(entry) = self.jobs.get_mut(&frame.job) else {
             return Standing::Stray;
@@ -238,7 +238,7 @@ impl Dispatcher {
             .then(|| Failure::new(FailureKind::EmptyResult, "the worker sent an empty result"))
     }
 
-    /// Not in pieces, of which its client wants no more.
+    /// The client gets no partial output.
     fn comes_whole(&self, job: JobId) -> bool {
         let entry = self.jobs.get(&job);
         entry.is_some_and(|entry| !entry.job.kind.is_relayed())
@@ -261,7 +261,7 @@ impl Dispatcher {
         });
     }
 
-    /// A cancelled job's worker says something: only its last word matters, it frees the slot.
+    /// A frame about a cancelled job: only the worker's last one matters, since it frees the slot.
     fn said_while_cancelling(
         &mut self,
         job: JobId,
@@ -303,8 +303,9 @@ impl Dispatcher {
         self.polls(worker) && lease.is_some_and(|lease| is_cancelled(&lease.phase))
     }
 
-    /// Late, twice, or not this worker's: it reaches no job. A `done` is acked with nothing, because the peer waits
-    /// for that; other frames of a peer that numbers attempts are answered with a drop.
+    /// A late frame, a duplicate, or one about another worker's job: ignored. A `done` is acked without a reward,
+    /// because
+    /// the peer waits for the ack; other frames of a peer that numbers attempts are answered with a drop.
     fn stray(&mut self, frame: &Frame, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
@@ -363,7 +364,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether the worker has made a part of an image, a sound or a video.
+/// Whether the worker has completed a step of an image, audio or video.
 fn is_completed_step(progress: Progress) -> bool {
     match progress.steps {
         Some((completed, _)) => completed > 0,

@@ -1,5 +1,5 @@
-//! Everything that can happen to the dispatcher. The shell translates sockets, requests and answers of the store
-//! into these, and hands each over with the time.
+//! Inputs of the dispatcher. The shell translates frames, requests and results of the store into them, and adds the
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub enum Input {
         account: AccountId,
         failure: Failure,
     },
-    /// The client's buffer is full: it reads more slowly than the worker writes.
+    /// The client's buffer is full: the client reads more slowly than the worker writes.
     SlowClient {
         job: JobId,
     },
 
-    // From a worker that polls.
+    // From a polling worker.
     /// Asks for jobs of one request, without waiting.
     Pop {
         session: SessionId,
@@ -49,17 +49,17 @@ pub enum Input {
     },
 
     // From a worker.
-    /// A worker said who it is and was believed.
+    /// An authenticated worker connected.
     Connected(Box<Registration>),
     /// A frame about a job.
     Frame(Frame),
-    /// Any other sign of life, such as a pong.
+    /// Any other sign of life, for example a pong.
     Heard {
         session: SessionId,
     },
     /// A report on speed and load.
     Report(Report),
-    /// The worker wants no further jobs and leaves when its own are done.
+    /// The worker accepts no further jobs, and disconnects after its last one.
     Leaving {
         session: SessionId,
         within: Duration,
@@ -70,12 +70,12 @@ pub enum Input {
     },
 
     // From the store.
-    /// On disk. The reward is that of the worker that said `done`.
+    /// On disk, with the reward of the worker that said `done`.
     Settled {
         job: JobId,
         reward: Kudos,
     },
-    /// Not known to be settled. Settling again is safe: the store does it once.
+    /// The settlement may have failed. Retries are safe, since it is idempotent.
     SettleFailed {
         job: JobId,
     },
@@ -85,25 +85,25 @@ pub enum Input {
     },
 
     // From the lease of the database.
-    /// Another coordinator may lead: no job is given to a worker.
+    /// Another coordinator may lead: no job is offered to a worker.
     Pause,
-    /// Jobs that wait are placed again.
+    /// Waiting jobs are offered again.
     Resume,
 
     // From the operator.
     /// New limits of the queue; jobs already accepted stay.
     Limits(Limits),
-    /// Ask a worker to leave when its jobs are done.
+    /// Ask a worker to disconnect after its last job.
     DrainWorker {
         worker: WorkerId,
         within: Duration,
     },
-    /// Take no more jobs, and be done within this time.
+    /// Accept no more jobs, and finish within this time.
     Drain {
         within: Duration,
     },
 
-    /// Time has passed; [`super::Dispatcher::next_wake`] says when this is worth sending.
+    /// Time has passed; [`super::Dispatcher::next_wake`] is the next useful time for it.
     Tick,
 }
 
@@ -130,9 +130,9 @@ pub struct Registration {
     pub worker: WorkerId,
     /// The owner, whose jobs have priority at this worker.
     pub owner: AccountId,
-    /// Accounts whose jobs go first as well.
+    /// Other accounts with priority.
     pub prefers: Vec<AccountId>,
-    /// The operator vouches for it.
+    /// The operator trusts it.
     pub trusted: bool,
     pub kinds: Kinds,
     pub formats: Formats,
@@ -140,7 +140,7 @@ pub struct Registration {
     /// Limits for jobs without a model, if the worker's models state none.
     pub reach: Reach,
     pub models: Vec<ServedModel>,
-    /// Jobs at once; 1 for peers that negotiated nothing.
+    /// Concurrent jobs; 1 for peers that negotiated nothing.
     pub slots: u32,
     pub extensions: Extensions,
     /// Whether the worker polls.
@@ -173,15 +173,15 @@ pub struct Offering {
     pub kinds: Kinds,
     /// A subset of [`Capabilities::OF_MODELS`]. A model that states only its kinds gets the worker's own.
     pub can: Capabilities,
-    /// Whether it says more of itself than its kinds.
+    /// Whether the worker describes its jobs by more than kinds.
     pub says_more: bool,
     /// The limits of the model.
     pub reach: Reach,
-    /// Width and height of its images where a request names none.
+    /// Width and height of images whose request has none.
     pub size: Option<(u32, u32)>,
-    /// Names of the voices of a model that speaks.
+    /// The voices of a speech model.
     pub voices: Arc<[Arc<str>]>,
-    /// The usual video of a model for videos, where a request says nothing else.
+    /// The default length and size of a video model.
     pub video: Option<UsualVideo>,
     pub details: Arc<ModelDetails>,
 }
@@ -210,13 +210,13 @@ impl Offering {
 /// Extensions agreed at the handshake; peers of the public network have none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions {
-    /// Frames carry attempt numbers, acks may come at any time, refusals are possible.
+    /// Frames carry attempt numbers, acks may come at any time, and jobs may be refused.
     pub multi: bool,
-    /// Cancels are honoured at any time and for every kind.
+    /// The worker handles cancels at any time and for every kind.
     pub cancel: bool,
-    /// Frames carry sequence numbers and survive a lost socket.
+    /// Frames carry sequence numbers and survive a reconnect.
     pub resume: bool,
-    /// The worker beats while it is silent.
+    /// The worker sends heartbeats.
     pub lease: bool,
 }
 
@@ -237,9 +237,9 @@ pub struct Claim {
 pub struct Frame {
     pub session: SessionId,
     pub job: JobId,
-    /// None from peers without `multi`.
+    /// `None` from peers without `multi`.
     pub attempt: Option<u32>,
-    /// None from peers without `resume`.
+    /// `None` from peers without `resume`.
     pub seq: Option<u64>,
     pub said: Said,
 }
@@ -253,7 +253,7 @@ impl Frame {
 #[derive(Debug)]
 pub enum Said {
     Event(Event),
-    /// The worker has finished, and its output is no result; a peer waits for an ack.
+    /// The worker has finished with an invalid result; a peer waits for an ack.
     Broken(Failure),
     /// A sign of life.
     Alive,
@@ -264,7 +264,7 @@ pub enum Said {
 }
 
 impl Said {
-    /// The worker's last word on a job, to which it gets no ack: without a confirmation it would keep it for long.
+    /// A last frame on a job that gets no ack: without a reply, the worker would keep the job for long.
     pub fn is_unanswered_end(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Event(Event::Failed(_)))
     }
@@ -285,6 +285,6 @@ pub struct ModelReport {
     pub prefill_per_second: Option<f64>,
     pub decode_per_second: Option<f64>,
     pub stay: MemoryStay,
-    /// The owner has the machine back until this second since the epoch, or for an unknown time where it is 0.
+    /// The owner paused the worker until this time, in seconds since the epoch; 0 if the end is unknown.
     pub paused_until: Option<i64>,
 }

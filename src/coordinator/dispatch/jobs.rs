@@ -26,12 +26,12 @@ pub struct Entry {
     pub job: Arc<Job>,
     /// The job as the last worker got it, if its model's defaults filled in settings.
     pub bound: Option<Arc<Job>>,
-    /// All jobs of the same request, this one too.
+    /// All jobs of the same request, this one included.
     pub siblings: Arc<[JobId]>,
     pub lane: LaneId,
     pub ticket: Ticket,
     pub accepted_at: UnixMillis,
-    /// Attempts that another process, or this one before it, may have made: later ones have other numbers.
+    /// Attempts by earlier processes, or before the job was parked: later attempts get higher numbers.
     pub earlier: u32,
     pub expires: Mono,
     /// The job fails if no worker has it by then.
@@ -58,23 +58,23 @@ pub struct Lease {
     pub attempt: u32,
     pub worker: WorkerId,
     pub session: SessionId,
-    /// Which of the worker's models.
+    /// Index of the worker's model.
     pub model: usize,
-    /// Jobs that the worker was given in one go, this one too.
+    /// Size of the worker's batch, this job included.
     pub together: u32,
     pub offered: Mono,
     pub heard: Mono,
     pub first_output: Option<Mono>,
     pub prompt_tokens: u32,
-    /// The last frame that has arrived.
+    /// Sequence number of the last frame.
     pub seq: u64,
     pub events: u64,
-    /// A step of its image, sound or video is completed.
+    /// A step of its image, audio or video is completed.
     pub has_progressed: bool,
     /// Other jobs ran on the worker when its socket was lost.
     pub was_accompanied: bool,
     pub tokens: u64,
-    /// When it was last found silent, for the first time since anything was heard.
+    /// Time of the first silence check that failed since the last frame.
     pub doubted: Option<Mono>,
     pub phase: Phase,
 }
@@ -100,7 +100,7 @@ pub struct Settling {
     pub outcome: Outcome,
     pub ack: Option<PendingAck>,
     pub tries: u32,
-    /// None while an answer is awaited.
+    /// `None` while the store is writing.
     pub next_try: Option<Mono>,
     pub give_up: Mono,
 }
@@ -113,7 +113,7 @@ pub struct PendingAck {
     pub seq: u64,
     /// The session of a polling worker's submit, even if that session has ended.
     pub polled: Option<SessionId>,
-    /// When it stops waiting, if it does.
+    /// Timeout of the wait, if there is one.
     pub due: Option<Mono>,
 }
 
@@ -136,7 +136,7 @@ pub struct Delivered {
 #[derive(Debug, Default)]
 pub struct History {
     pub attempts: u32,
-    /// Which model of its last worker's, by that one's name.
+    /// The last worker's model, under that worker's name.
     pub model: Option<Arc<str>>,
     pub failures: Vec<Failing>,
     /// Workers that dropped it, known once it has ended.
@@ -144,9 +144,9 @@ pub struct History {
     /// Workers that refused to continue another's output, once for each time.
     pub refused: Vec<WorkerId>,
     pub losses: u32,
-    /// The last worker that was lost without a word.
+    /// The last worker whose connection was lost.
     pub lost: Option<WorkerId>,
-    /// Runs apart from others, since it may have killed its worker.
+    /// Isolated from other jobs, since this job may have killed its worker.
     pub is_suspect: bool,
     /// Runs alone on its worker, whatever the kind of the other jobs.
     pub is_strict: bool,
@@ -156,18 +156,18 @@ pub struct History {
     pub first_output: Option<Mono>,
 }
 
-/// A failed attempt. Whether it becomes a strike is known when the job has ended.
+/// A failed attempt. When the job has ended, it may become a strike.
 #[derive(Debug, Clone, Copy)]
 pub struct Failing {
     pub worker: WorkerId,
     pub at: Mono,
-    /// The worker is to blame, unless the job turns out to be.
+    /// The worker's fault, unless the job turns out to be invalid.
     pub by_worker: bool,
     pub strikes: bool,
 }
 
 impl Lease {
-    /// All that the worker was given with a job of this size.
+    /// The work of the worker's whole batch, with jobs of this size.
     pub fn work(&self, one: Work) -> Work {
         Work(one.0.saturating_mul(self.together.max(1).into()))
     }
@@ -194,7 +194,7 @@ impl Entry {
         self.job.durable && self.earlier > 0 && self.history.attempts == 0
     }
 
-    /// When it ends while it waits.
+    /// Timeout of the job while it waits.
     pub fn gives_up(&self) -> Mono {
         let start_by = self.start_by.filter(|_| self.history.attempts == 0);
         start_by.map_or(self.expires, |start_by| start_by.min(self.expires))
@@ -245,7 +245,7 @@ impl Entry {
         }
     }
 
-    /// How often this worker has failed this job.
+    /// Failed attempts of this job on this worker.
     pub fn failures_of(&self, worker: WorkerId) -> usize {
         self.history
             .failures
@@ -259,7 +259,7 @@ impl Entry {
         refused.filter(|&&refused| refused == worker).count()
     }
 
-    /// The workers that have failed or refused it, each once.
+    /// The workers that failed or refused this job, without duplicates.
     pub fn tried(&self) -> Vec<WorkerId> {
         let failed = self.history.failures.iter().map(|failing| failing.worker);
         let mut tried: Vec<_> = failed.chain(self.history.refused.iter().copied()).collect();
@@ -293,13 +293,13 @@ impl Delivered {
                 true
             }
             Event::Note(_) | Event::Preview { .. } | Event::Usage(_) | Event::Prompt(_) => true,
-            // Never from a worker.
+            // Workers do not send it.
             Event::Restarted => false,
             Event::Done { .. } | Event::Failed(_) => false,
         }
     }
 
-    /// Whether another worker can go on after it without a gap or a repetition.
+    /// Whether another worker can continue the output without a gap or a repetition.
     pub fn can_go_on(&self) -> bool {
         !self.opaque && !self.tokens.is_empty()
     }
@@ -318,7 +318,7 @@ impl Delivered {
     }
 }
 
-/// The bytes of an output, or about as many.
+/// The bytes of an output, approximately.
 pub fn weight(event: &Event) -> usize {
     // A number, or the overhead of a string.
     const EACH: usize = 8;
@@ -373,7 +373,7 @@ impl Settling {
         moments.min().unwrap_or(self.give_up)
     }
 
-    /// A quarter of a second, doubling up to four.
+    /// A quarter of a second, doubled up to four.
     pub fn backoff(&self) -> Duration {
         Duration::from_millis(250 << self.tries.min(4))
     }

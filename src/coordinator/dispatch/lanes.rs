@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::refusal::Missing;
 use super::workers::{Listing, Profile, Worker};
 
-/// Names listed in a refusal.
+/// Limit of names in a refusal.
 const MOST_NAMES: usize = 100;
 
 /// Numbered from 1.
@@ -49,7 +49,7 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Lane {
     pub need: Need,
-    /// Connected workers that could serve it, busy ones too.
+    /// Connected workers that could serve it, busy ones included.
     pub online: u32,
     pub free: BTreeSet<Place>,
     /// Since when jobs wait here without an online worker.
@@ -67,7 +67,7 @@ pub struct Lanes {
     by_need: BTreeMap<Need, LaneId>,
     models: BTreeMap<Arc<str>, Model>,
     created: u64,
-    /// Workers listed in a lane since it was last asked, to be refreshed.
+    /// Workers added to a lane since the last call, to be refreshed.
     unplaced: Vec<WorkerId>,
 }
 
@@ -79,8 +79,8 @@ struct Model {
     lanes: Vec<LaneId>,
 }
 
-/// Contexts are compared in steps of a sixteenth of an octave, so that a fleet where each has its own leftover
-/// memory does not become as many kinds of workers.
+/// Contexts are rounded down in steps of a sixteenth of an octave: otherwise a fleet in which every worker has another
+/// amount of free memory would become as many profiles.
 pub fn coarse_context(tokens: u32) -> u32 {
     let spare_bits = (32 - tokens.leading_zeros()).saturating_sub(5);
     tokens >> spare_bits << spare_bits
@@ -92,11 +92,11 @@ impl LaneId {
     pub const SECOND: Self = Self(2);
 }
 
-/// All workers and all lanes of any model are listed under this name, which no model has.
+/// Index of all workers, and of all lanes that accept any model. No model has this name.
 static ANY: LazyLock<Vec<Arc<str>>> = LazyLock::new(|| vec![Arc::from("")]);
 
 impl Need {
-    /// The names its lane is listed under.
+    /// The lane is indexed under these names.
     fn keys(&self) -> &[Arc<str>] {
         match self.models.is_empty() {
             true => &ANY,
@@ -216,7 +216,7 @@ impl Lanes {
             .collect()
     }
 
-    /// Lists a worker wherever it can serve.
+    /// Adds a worker to all lanes that it can serve.
     pub fn attach(&mut self, worker: &mut Worker) {
         let mut named = BTreeSet::new();
         for (name, profile) in profiles(worker) {
@@ -237,12 +237,12 @@ impl Lanes {
         self.unplaced.push(worker.id);
     }
 
-    /// A worker that has been listed somewhere and has no place there yet.
+    /// A worker that was added to a lane and has no place there yet.
     pub fn next_unplaced(&mut self) -> Option<WorkerId> {
         self.unplaced.pop()
     }
 
-    /// Takes a worker off all its lanes, which are returned.
+    /// Removes a worker from all its lanes, and returns these.
     pub fn detach(&mut self, worker: &mut Worker) -> Vec<LaneId> {
         for (name, profile) in profiles(worker) {
             if let Some(model) = self.models.get_mut(&name)
@@ -438,7 +438,7 @@ fn profiles(worker: &Worker) -> Vec<(Arc<str>, Profile)> {
     let writing = profiles.iter().map(|(_, profile)| profile);
     let writing = writing.filter(|it| it.kinds.contains(Kind::Text));
     let mut any = worker.profile;
-    // Texts alone have contexts: a model that hears, whose context is far larger, would take none of them.
+    // Only texts have contexts: a transcription model, whose context is far larger, would accept no texts.
     if let Some(context) = writing.map(|it| it.reach.text.context).max() {
         any.reach.text.context = context;
     }
@@ -446,7 +446,7 @@ fn profiles(worker: &Worker) -> Vec<(Arc<str>, Profile)> {
     profiles
 }
 
-/// Lists the worker in the lane, where it is not yet, if it can serve it; without a place: refreshing gives it one.
+/// Adds the worker to the lane if it can serve it, without a place: refreshing gives it one.
 fn enlist(worker: &mut Worker, id: LaneId, lane: &mut Lane) {
     if !worker.can_serve(&lane.need) {
         return;

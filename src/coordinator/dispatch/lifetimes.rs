@@ -16,7 +16,7 @@ const SLOW_LIFE: Duration = Duration::from_secs(3600);
 const SLOW_PATIENCE: u32 = 3;
 
 impl Dispatcher {
-    /// The worker takes the job.
+    /// Renews the lease when the worker takes the job.
     pub(super) fn renew_taken(&mut self, job: JobId, worker: WorkerId) {
         let Some((entry, worker)) = self.jobs.get(&job).zip(self.workers.get(&worker)) else {
             return;
@@ -33,7 +33,7 @@ impl Dispatcher {
         Some(lease.offered + life.min(self.settings.longest_life))
     }
 
-    /// The job expires in the hands of a worker that polls and had all the time in which it has to speak: it has dropped it.
+    /// Records that a polling worker dropped the job: the job expired after the whole timeout for a result.
     pub(super) fn note_dropped(&mut self, job: JobId) {
         let now = self.now.mono;
         let held = self.jobs.get(&job).and_then(|entry| {
@@ -71,7 +71,7 @@ impl Dispatcher {
     }
 }
 
-/// How long it lives from when this worker takes it.
+/// Lifetime of a job from the start of its lease by this worker.
 fn life_with(entry: &Entry, worker: &Worker) -> Option<Duration> {
     entry.job.limits.life.map(|life| match worker.is_timely() {
         true => life.max(patience(entry, worker).unwrap_or_default()),
@@ -79,7 +79,7 @@ fn life_with(entry: &Entry, worker: &Worker) -> Option<Duration> {
     })
 }
 
-/// How long a worker that polls may keep the job without a word, if the job says so.
+/// Timeout of a polling worker for this job, if the job has one.
 pub fn patience(entry: &Entry, worker: &Worker) -> Option<Duration> {
     let usual = entry.job.limits.patience?;
     Some(match entry.job.kind {

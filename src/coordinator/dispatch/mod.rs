@@ -103,24 +103,24 @@ pub struct Dispatcher {
     settings: Settings,
     now: Now,
     jobs: Table<JobId, Entry>,
-    /// How many jobs each account has here.
+    /// Unfinished jobs per account.
     open: Table<AccountId, usize>,
     /// The part that are texts with a waiting client.
     direct_texts: Table<AccountId, usize>,
-    /// And the media and stored transcripts of `/v1`.
+    /// Media and stored transcripts of `/v1` per account.
     media: Table<AccountId, usize>,
     demands: Demands,
     workers: Table<WorkerId, Worker>,
     sessions: Table<SessionId, WorkerId>,
     /// Terms of workers that have any.
     terms: Table<WorkerId, Terms>,
-    /// Connected workers that are given their owners' jobs only.
+    /// Connected workers that are limited to their owners' jobs.
     own_only: BTreeSet<(AccountId, WorkerId)>,
     lanes: Lanes,
     queue: FairQueue,
-    /// Suspects that wait, by when they came.
+    /// Waiting suspects by arrival.
     suspects: BTreeMap<(Mono, u64), JobId>,
-    /// Workers that are set aside for a suspect, or run one.
+    /// Workers that are reserved for a suspect, or run one.
     isolated: BTreeSet<WorkerId>,
     conduct: Conduct,
     paces: Paces,
@@ -138,14 +138,14 @@ pub struct Dispatcher {
 struct Touched {
     workers: Vec<WorkerId>,
     lanes: Vec<LaneId>,
-    /// Lanes that have lost a worker.
+    /// Lanes that lost a worker.
     left: Vec<LaneId>,
     barred: Vec<(WorkerId, Duration)>,
-    /// Suspects wait for other workers than before.
+    /// The set of workers that suspects wait for has changed.
     suspects: bool,
 }
 
-/// How full everything is, for metrics and for tests that look for leaks.
+/// Sizes of all tables, for metrics and for leak tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Census {
     /// Accepted jobs that have not ended.
@@ -155,7 +155,7 @@ pub struct Census {
     pub workers: usize,
     pub sessions: usize,
     pub accounts: usize,
-    /// Accounts whose jobs are counted.
+    /// Accounts with counted jobs.
     pub counted: usize,
     pub models: usize,
     pub lanes: usize,
@@ -163,7 +163,7 @@ pub struct Census {
     pub alarms: usize,
     /// Kinds and models with unfinished requests.
     pub demands: usize,
-    /// Jobs that wait to be run alone, and workers that are kept for them.
+    /// Waiting suspects, and workers reserved for them.
     pub suspects: usize,
     pub isolated: usize,
 }
@@ -210,7 +210,7 @@ impl Dispatcher {
         self.match_touched(out);
     }
 
-    /// When [`Input::Tick`] is worth sending if nothing else happens.
+    /// The next useful time for [`Input::Tick`] if no other input comes.
     pub fn next_wake(&self) -> Option<Mono> {
         self.timers.next()
     }
@@ -273,7 +273,7 @@ impl Dispatcher {
         }
     }
 
-    /// Lets workers and jobs that changed meet, until nothing changes any more.
+    /// Matches changed workers and jobs until nothing changes any more.
     fn match_touched(&mut self, out: &mut Vec<Effect>) {
         loop {
             if let Some((worker, bar)) = self.touched.barred.pop() {

@@ -12,7 +12,7 @@ use super::input::SessionId;
 use super::workers::{Worker, WorkerModel};
 use super::{Demands, Dispatcher};
 
-/// A connected worker as it stands now.
+/// The state of a connected worker.
 #[derive(Debug)]
 pub struct OnlineWorker<'a> {
     pub id: WorkerId,
@@ -28,7 +28,7 @@ pub struct OnlineWorker<'a> {
     pub has_room: bool,
     /// Whether the worker serves clients that wait for their reply.
     pub is_present: bool,
-    /// How long a typical answer takes there.
+    /// Time of a typical answer there.
     pub answer_time: Duration,
     /// Whether the worker is draining.
     pub leaving: bool,
@@ -40,18 +40,18 @@ pub struct OnlineWorker<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct OnlineModel<'a> {
     pub name: &'a Arc<str>,
-    /// Loaded, or not said to be anything else.
+    /// Loaded, or of unknown state.
     pub ready: bool,
     pub slots: u32,
     pub running: u32,
-    /// Jobs of it that the worker would take at once.
+    /// Further jobs of this model that the worker would accept at once.
     pub free: u32,
     pub kinds: Kinds,
-    /// A part of [`Capabilities::OF_MODELS`].
+    /// Of the model, within [`Capabilities::OF_MODELS`].
     pub can: Capabilities,
     /// The limits of the model.
     pub reach: Reach,
-    /// Width and height of its images where a request names none.
+    /// Width and height of images whose request has none.
     pub size: Option<(u32, u32)>,
     pub voices: &'a Arc<[Arc<str>]>,
     pub video: Option<UsualVideo>,
@@ -83,7 +83,7 @@ impl Dispatcher {
         waiting
     }
 
-    /// Jobs that are on a worker.
+    /// Running jobs.
     pub fn running_by_kind(&self) -> BTreeMap<Kind, usize> {
         let mut running = BTreeMap::new();
         let jobs = self
@@ -96,7 +96,7 @@ impl Dispatcher {
         running
     }
 
-    /// How many jobs wait for each model, by the name most wanted.
+    /// Waiting jobs by their requests' first model.
     pub fn waiting(&self) -> BTreeMap<Arc<str>, usize> {
         let mut waiting = BTreeMap::new();
         for (id, lane) in self.lanes.iter() {

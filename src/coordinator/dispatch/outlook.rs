@@ -14,18 +14,18 @@ use super::pace::Pace;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Jobs that probably go first.
+    /// Jobs that will probably start before this one.
     pub ahead: usize,
-    /// Other requests of which these are.
+    /// Other requests among these jobs.
     pub requests_ahead: usize,
-    /// Until its end, roughly.
+    /// Estimate until the job ends.
     pub wait: Duration,
     /// An online worker could serve the job.
     pub is_possible: bool,
 }
 
 impl Dispatcher {
-    /// None of a job that has ended.
+    /// `None` for a job that has ended.
     pub fn outlook(&self, job: JobId, now: Mono) -> Option<Outlook> {
         let entry = self.jobs.get(&job)?;
         let lane = self.lanes.lane(entry.lane);
@@ -62,7 +62,7 @@ impl Dispatcher {
         })
     }
 
-    /// A job of this lane has begun.
+    /// Records that a job of this lane has started.
     pub(super) fn note_begun(&mut self, job: JobId, lane: LaneId) {
         let (Some(entry), Some(lane)) = (self.jobs.get(&job), self.lanes.lane_mut(lane)) else {
             return;
@@ -72,7 +72,7 @@ impl Dispatcher {
         lane.busy_until = lane.busy_until.max(end);
     }
 
-    /// A job has been done.
+    /// Records the duration of a finished job.
     pub(super) fn note_pace(&mut self, job: JobId, lease: &Lease) {
         let Some(entry) = self.jobs.get(&job) else {
             return;

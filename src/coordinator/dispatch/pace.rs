@@ -15,7 +15,7 @@ const NEWEST: f64 = 0.25;
 /// Speed of jobs with equal needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pace {
-    /// Seconds of a typical job; none before the first.
+    /// Seconds of a typical job; `None` before the first one.
     typical: Option<f64>,
 }
 

@@ -1,6 +1,7 @@
-//! Out of the queue, onto a worker. Either a job has come and meets the best free worker of its lane, or a worker
-//! has room and meets the first job of all its lanes. A lane never holds both a free worker and a job it may
-//! have, so neither side searches.
+//! Offers of waiting jobs to workers. A new job is matched with the best free worker of its lane, a worker with a free
+//! slot with the first job of all its lanes. A lane never holds both a free worker and a job that this worker may run,
+//! so
+//! neither side searches.
 
 use std::sync::Arc;
 
@@ -16,15 +17,15 @@ use super::lifetimes::patience;
 use super::timers::Alarm;
 use super::workers::{Choice, Worker};
 
-/// How many returning jobs of a lane are looked at for one that may have this worker.
+/// Limit of returning jobs of a lane that are checked for one worker.
 const RETURNING_LOOK: usize = 64;
 /// Limit of refusals by a worker to continue another's output: it may have been full, or unable to.
 const MOST_REFUSALS: usize = 3;
-/// A worker that has the prompt's beginning is preferred up to this much longer a wait, plus half of it.
+/// A worker with the prompt's beginning in its cache is preferred at up to this much longer a wait, plus half of it.
 const AFFINITY_MILLIS: u64 = 500;
 
 impl Dispatcher {
-    /// Gives the waiting jobs of a lane to its free workers.
+    /// Offers the waiting jobs of a lane to its free workers.
     pub(super) fn fill_lane(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
         self.place_returning(lane, out);
         while let Some((_, ticket)) = self.queue.head(lane) {
@@ -37,7 +38,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a worker with room the jobs that have waited longest, of all lanes it serves.
+    /// Offers to a worker with free slots the jobs that have waited longest, of all lanes it serves.
     pub(super) fn feed_worker(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
         self.refresh(id);
         while let Some((job, lane)) = self.best_job(id) {
@@ -48,7 +49,7 @@ impl Dispatcher {
         self.dismiss_if_done(id, out);
     }
 
-    /// Lists the worker where it stands now.
+    /// Updates the places of the worker in its lanes.
     pub(super) fn refresh(&mut self, id: WorkerId) {
         let strikes = self.conduct.strikes(id);
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -56,7 +57,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the job may be given to this worker now: a suspect runs apart.
+    /// Whether this worker may get the job now; suspects are isolated.
     pub(super) fn may_run(&self, entry: &Entry, worker: WorkerId) -> bool {
         self.could_run(entry, worker) && self.runs_apart(entry, worker)
     }
@@ -76,7 +77,7 @@ impl Dispatcher {
         }
     }
 
-    /// How many connected workers of the job's lane have not tried it.
+    /// Connected workers of the job's lane that have not tried it.
     pub(super) fn untried(&self, entry: &Entry) -> u32 {
         let online = self.lanes.lane(entry.lane).map_or(0, |lane| lane.online);
         let listed = |id: &WorkerId| {
@@ -118,8 +119,8 @@ impl Dispatcher {
         }
     }
 
-    /// The free worker with the least expected wait, or one with the prompt's beginning at hand if it is nearly
-    /// as good.
+    /// The free worker with the least expected wait, or one with the prompt's beginning in its cache if it is nearly as
+    /// good.
     fn best_worker(&self, lane: LaneId, job: JobId) -> Option<WorkerId> {
         let best = *self.lanes.lane(lane)?.free.first()?;
         let prefixes = self
@@ -134,7 +135,7 @@ impl Dispatcher {
         Some(warm.unwrap_or(best.worker))
     }
 
-    /// The job with the earliest rank that this worker may have now.
+    /// The job with the earliest rank that this worker may run now.
     pub(super) fn best_job(&self, id: WorkerId) -> Option<(JobId, LaneId)> {
         let worker = self.workers.get(&id)?;
         if worker.is_set_aside()
@@ -171,7 +172,7 @@ impl Dispatcher {
         head.map(|(rank, ticket)| (rank, ticket.job, lane)).min()
     }
 
-    /// Offers the job to a worker that its lane lists. False if the worker has no room after all, and in a pause.
+    /// Offers the job to a worker of its lane. False if the worker has no free slot after all, and during a pause.
     pub(super) fn offer(
         &mut self,
         id: JobId,
@@ -190,14 +191,14 @@ impl Dispatcher {
         model.is_some_and(|model| self.lend(id, worker_id, lane, model, out))
     }
 
-    /// Jobs that waited during the pause meet every worker with room.
+    /// Matches jobs that waited during the pause with all workers that have free slots.
     pub(super) fn resume_placing(&mut self) {
         self.is_paused = false;
         self.touched.workers.extend(self.workers.keys());
         self.touched.suspects = true;
     }
 
-    /// A lease: takes the job from the queue and offers it, on this model of the worker. False in a pause, too.
+    /// Leases the job: takes it from the queue and offers it to this model of the worker. False during a pause, too.
     pub(super) fn lend(
         &mut self,
         id: JobId,
@@ -238,7 +239,7 @@ impl Dispatcher {
         true
     }
 
-    /// Sets the job's alarm to the next moment its state has to change by itself.
+    /// Sets the job's timer to the next change of its state.
     pub(super) fn set_alarm(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id) else {
             return;
@@ -261,7 +262,7 @@ impl Dispatcher {
         self.timers.set(Alarm::Job(id), due);
     }
 
-    /// When to look next whether the job has been silent for too long.
+    /// The time of the next silence check.
     pub(super) fn look_for_silence(&self, entry: &Entry, lease: &Lease) -> SilenceCheck {
         let end = self.silent_from(entry, lease);
         let lead = self.settings.second_look.min(end.since(lease.heard) / 2);
@@ -288,7 +289,7 @@ impl Dispatcher {
     }
 }
 
-/// A job counts as silent only after two looks.
+/// A job counts as silent only after two checks.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SilenceCheck {
     First(Mono),
@@ -299,7 +300,7 @@ fn is_nearly_as_good(place: Place, best: Place) -> bool {
     place.wait_millis <= best.wait_millis + best.wait_millis / 2 + AFFINITY_MILLIS
 }
 
-/// Writes the lease into the job and the worker, and words the offer.
+/// Creates the lease in the job and the worker, and the offer.
 fn lease(
     entry: &mut Entry,
     worker: &mut Worker,

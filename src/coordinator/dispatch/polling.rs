@@ -16,16 +16,16 @@ use super::lifetimes::patience;
 use super::wants::{Unwanted, Wants};
 use super::workers::{Profile, Worker};
 
-/// How many jobs of a lane are looked at for one that a worker takes: some of each account.
+/// Limit of jobs of a lane that are checked for one worker: some of each account.
 const LOOK: usize = 1024;
 /// Most lanes counted for an empty pop; with more, the worker gets an estimate. Clients create lanes by their requests,
 /// and the dispatcher blocks while it counts.
 pub(super) const LANES: usize = 500;
 
-/// Jobs that a worker has out for each of its threads: a full batch that it is at, and one that it has fetched ahead.
+/// Limit of jobs per thread of a worker: a full batch in progress, and one fetched ahead.
 pub const MOST_OUT: usize = 2 * 20;
 
-/// Why jobs that wait are not for a worker.
+/// Why a worker skips waiting jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     Models,
@@ -42,7 +42,7 @@ pub enum Skip {
     Untrusted,
     /// The requests target other workers.
     Workers,
-    /// Words it does not want.
+    /// Words that the worker refuses.
     Words,
     /// The account may lack the kudos.
     Kudos,
@@ -53,7 +53,7 @@ pub enum Skip {
 pub type Skipped = BTreeMap<Skip, usize>;
 
 impl Dispatcher {
-    /// The job that is next for this worker, and its siblings: all of one request.
+    /// Offers the next job for this worker and its siblings, all of one request.
     pub(super) fn pop(&mut self, session: SessionId, wants: &Wants, out: &mut Vec<Effect>) {
         if let Some(&id) = self.sessions.get(&session) {
             match wants.only.is_empty() {
@@ -88,7 +88,7 @@ impl Dispatcher {
         };
         let model = worker.model_among(&wanted);
         self.lend(job, id, lane, model, out);
-        // How long it took is not known: when it was given is not.
+        // The time of the offer is unknown, so the duration is unknown, too.
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.history.first_offer = None;
         }
@@ -159,7 +159,7 @@ impl Dispatcher {
         skipped
     }
 
-    /// Jobs it could do and does not want.
+    /// Counts jobs that the worker could run and refuses.
     fn count_unwanted(&self, lane: LaneId, wants: &Wants, skipped: &mut Skipped) {
         if wants.takes_all() {
             return;
@@ -263,7 +263,7 @@ impl Dispatcher {
         }
     }
 
-    /// Jobs of one request, or of several for a worker that takes them together.
+    /// Offers jobs of one request, or of several to a worker that batches them.
     fn give_all(&mut self, id: WorkerId, wants: &Wants, out: &mut Vec<Effect>) {
         let mut left = wants.most;
         while left > 0 {
@@ -275,7 +275,7 @@ impl Dispatcher {
         }
     }
 
-    /// How many jobs of one request it is given.
+    /// Offers jobs of one request, and returns their number.
     fn give(&mut self, id: WorkerId, most: u32, wants: &Wants, out: &mut Vec<Effect>) -> u32 {
         while let Some(worker) = self.lanes.next_unplaced() {
             self.refresh(worker);
@@ -324,7 +324,7 @@ impl Dispatcher {
     fn best_wanted(&self, id: WorkerId, wants: &Wants) -> Option<(JobId, LaneId)> {
         let takes = |entry: &Entry| wants.unwanted(entry).is_none() && self.may_run(entry, id);
         let worker = self.workers.get(&id)?;
-        // Whose jobs go first need not show that they can pay.
+        // Jobs of preferred accounts need no kudos.
         let words = Wants {
             paid: false,
             ..wants.clone()
@@ -349,7 +349,7 @@ impl Dispatcher {
     }
 }
 
-/// Everything that keeps jobs of this need from the worker.
+/// All reasons why the worker cannot run jobs of this need.
 fn skips(worker: &Worker, need: &Need) -> Vec<Skip> {
     let it: &Profile = &worker.profile;
     let serves = |name: &Arc<str>| {

@@ -13,24 +13,24 @@ pub enum Refusal {
     ShuttingDown,
     QueueFull {
         waiting: usize,
-        /// Until there is room, by the measured speed.
+        /// Estimate until a slot of the queue is free, by measured speed.
         wait: Duration,
     },
-    /// The account has as many jobs here as it may have.
+    /// The account is at its limit of jobs.
     InFlight {
         open: usize,
         most: usize,
-        /// Until enough of these have ended, by the measured speed.
+        /// Estimate until enough of these have ended, by measured speed.
         wait: Duration,
     },
-    /// The request alone has more jobs than its account may have here.
+    /// The request alone exceeds its account's limit of jobs.
     TooManyJobs {
         wanted: usize,
         most: usize,
     },
-    /// A job of this id is already here.
+    /// A job with this id is already here.
     Duplicate,
-    /// The owners of all workers that could serve it have their machines back.
+    /// The owners of all workers that could serve it have paused them.
     Paused {
         models: Vec<Arc<str>>,
         /// Until the first worker is expected back.
@@ -53,12 +53,12 @@ pub enum Missing {
     Kind(Kind),
     Format(Formats),
     Capability(Capabilities),
-    /// The longest context there is.
+    /// The longest context of any worker.
     Context {
         wanted: u32,
         longest: u32,
     },
-    /// More than any of them takes.
+    /// More than the limits of all workers.
     Reach {
         wanted: Needs,
         most: Reach,
@@ -85,7 +85,7 @@ impl From<Refusal> for Failure {
 }
 
 impl Refusal {
-    /// How long the same request should wait, where that was measured.
+    /// Time until a retry, where it was measured.
     pub fn wait(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { wait, .. } | Self::InFlight { wait, .. } => Some(*wait),
@@ -95,10 +95,10 @@ impl Refusal {
     }
 }
 
-/// After which a client may ask again where an owner has not said how long a pause lasts.
+/// Time until a retry when an owner gave no end of a pause.
 const USUAL_PAUSE: Duration = Duration::from_secs(60);
 
-/// At least one, as `Retry-After` says it.
+/// At least one, for `Retry-After`.
 fn whole_seconds(wait: Duration) -> u128 {
     wait.as_millis().div_ceil(1000).max(1)
 }

@@ -17,7 +17,7 @@ use super::timers::Alarm;
 use super::workers::Worker;
 
 impl Dispatcher {
-    /// The worker could not do it.
+    /// The attempt failed on the worker.
     pub(super) fn attempt_failed(&mut self, job: JobId, failure: Failure, out: &mut Vec<Effect>) {
         let Some(lease) = self.release(job) else {
             return;
@@ -43,7 +43,7 @@ impl Dispatcher {
         }
     }
 
-    /// A `done` that is a failure. The peer waits for its ack all the same.
+    /// The same for a `done`, which needs an ack.
     pub(super) fn attempt_failed_with_ack(
         &mut self,
         job: JobId,
@@ -92,7 +92,7 @@ impl Dispatcher {
         self.requeue(job, cause, out);
     }
 
-    /// Takes the job from a worker that is not there any more.
+    /// Takes the job back from a worker that has disconnected.
     pub(super) fn take_back(&mut self, job: JobId, gone: Gone, out: &mut Vec<Effect>) {
         let lease = self.release(job);
         let Some(entry) = self.jobs.get_mut(&job) else {
@@ -116,7 +116,7 @@ impl Dispatcher {
         self.requeue(job, None, out);
     }
 
-    /// Ends the lease: the slot and the account's share are free from here on.
+    /// Ends the lease: the slot and the account's share are free from now on.
     pub(super) fn release(&mut self, job: JobId) -> Option<Lease> {
         let entry = self.jobs.get_mut(&job)?;
         if !matches!(entry.state, State::Running(_)) {
@@ -139,7 +139,7 @@ impl Dispatcher {
         Some(lease)
     }
 
-    /// Attempt numbers mean nothing to a peer without `multi`.
+    /// The attempt number; `None` for a peer without `multi`.
     pub(super) fn told_attempt(&self, lease: &Lease) -> Option<u32> {
         let multi = self
             .workers
@@ -207,7 +207,7 @@ impl Dispatcher {
         self.settle(job, Outcome::Failed(failure), None, out);
     }
 
-    /// Whether any connected worker may still be given this job.
+    /// Whether any connected worker may still run this job.
     fn is_servable(&self, job: JobId) -> bool {
         let Some(entry) = self.jobs.get(&job) else {
             return false;
@@ -220,7 +220,7 @@ impl Dispatcher {
         self.untried(entry) > 0 || entry.tried().iter().any(again)
     }
 
-    /// The request itself is at fault: its other choices would fail in the same way.
+    /// The request itself is invalid: its other choices would fail in the same way.
     fn bad_request(&mut self, job: JobId, failure: Failure, out: &mut Vec<Effect>) {
         let siblings = self.jobs.get(&job).map(|entry| entry.siblings.clone());
         self.settle(job, Outcome::Failed(failure.clone()), None, out);
@@ -303,7 +303,7 @@ pub(super) fn part(worker: &Worker, lease: &Lease) -> Part {
     }
 }
 
-/// The failure the job ends with, if it was its last.
+/// The job's final failure, if this one was the last that is allowed.
 fn verdict(entry: &Entry, failure: &Failure, limit: usize) -> Option<Failure> {
     if entry.history.failures.len() < limit {
         return None;

@@ -8,7 +8,7 @@ use super::input::Limits;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Jobs that may wait, all accounts together.
+    /// Limit of waiting jobs of all accounts.
     pub queue_limit: usize,
     /// The anonymous account, which may fill at most half of the queue.
     pub keyless: Option<AccountId>,
@@ -20,37 +20,38 @@ pub struct Settings {
     pub media_limit: Option<usize>,
     /// Longest lifetime of a job, whatever its deadline.
     pub longest_life: Duration,
-    /// How long jobs wait while no connected worker can serve them.
+    /// Timeout of jobs that no connected worker can serve.
     pub unserved_patience: Duration,
-    /// Failed attempts of one job, on different workers while there are any.
+    /// Limit of failed attempts of one job, on different workers while there are any.
     pub failure_limit: usize,
-    /// Lost sockets of one job that did not run alone.
+    /// Limit of lost connections of one job that was not isolated.
     pub loss_limit: u32,
-    /// How long a worker with `resume` may be gone before its jobs are given to others.
+    /// Grace time of a disconnected worker with `resume`, before its jobs are requeued.
     pub grace: Duration,
-    /// The same while another worker is free to take them over.
+    /// The same while another worker is free.
     pub short_grace: Duration,
-    /// How long a worker may take to confirm a cancel. Afterwards its slot counts as free.
+    /// Timeout of a worker's confirmation of a cancel. Then its slot counts as free.
     pub cancel_patience: Duration,
     /// How long a peer without `multi` may continue a cancelled job before its socket is closed.
     pub mute_patience: Duration,
-    /// Silence in a job of a peer with `lease`: three missed beats.
+    /// Silence timeout of a job on a peer with `lease`: three missed heartbeats.
     pub beat_window: Duration,
-    /// How long a worker that polls may keep a job whose limits do not say.
+    /// Timeout of a polling worker's job without its own limit.
     pub poll_patience: Duration,
-    /// A worker that polls serves clients who wait for their answer while it has come within this time, or has jobs out.
+    /// A polling worker serves waiting clients if its last pop is within this time, or while it has jobs.
     pub poll_presence: Duration,
-    /// From the first look at a silent job to the second one. A second look later than this counts as a first one: this
-    /// process was paused, and the worker was not.
+    /// From the first silence check of a job to the second. A later second check counts as a first one: this process
+    /// was
+    /// paused, and the worker was not.
     pub second_look: Duration,
     /// How long a settlement is retried before the job ends without one. For a durable job, as long as it lives.
     pub settle_patience: Duration,
-    /// A public peer counts on an ack this soon after its `done`.
+    /// Timeout of a public peer for the ack of its `done`.
     pub ack_patience: Duration,
     pub strikes: StrikeRules,
-    /// Unused lanes are forgotten after this.
+    /// Lifetime of unused lanes.
     pub lane_life: Duration,
-    /// How many prompt beginnings are remembered with the worker that read them.
+    /// Limit of cached prompt beginnings.
     pub affinity_entries: usize,
 }
 
@@ -58,9 +59,9 @@ pub struct Settings {
 pub struct StrikeRules {
     pub limit: usize,
     pub window: Duration,
-    /// How long a name is barred: first eviction, second, …; the last one repeats.
+    /// Durations of the bar: first eviction, second, …; the last one repeats.
     pub ladder: Vec<Duration>,
-    /// Evictions are forgotten after this.
+    /// Lifetime of recorded evictions.
     pub memory: Duration,
 }
 
@@ -81,7 +82,7 @@ impl Settings {
         self.media_limit = limits.media;
     }
 
-    /// A form comes back to the queue three times, as its clients know it, before one more failure is its last.
+    /// A form is requeued three times, as in the AI Horde; one more failure is its last.
     pub fn failures_of(&self, kind: Kind) -> usize {
         match kind {
             Kind::Form => self.failure_limit.saturating_add(1),
@@ -131,7 +132,7 @@ impl Default for StrikeRules {
 }
 
 impl Settings {
-    /// How long a peer without `lease` may be silent in a job.
+    /// Silence timeout of a job on a peer without `lease`.
     pub fn silence_window(&self, kind: Kind) -> Duration {
         Duration::from_secs(match kind {
             Kind::Music => 1860,

@@ -50,7 +50,7 @@ impl Dispatcher {
         let durable = self.jobs.get(&job).is_some_and(|it| it.job.durable);
         let patience = match waits {
             true => Some(self.settings.ack_patience),
-            // A socket is answered though the store is asked on.
+            // A socket worker gets its ack even while the store is being retried.
             false => (durable && !polls).then_some(self.settings.settle_patience),
         };
         PendingAck {
@@ -62,7 +62,7 @@ impl Dispatcher {
         }
     }
 
-    /// The worker that ends a job is in its facts even if all output came from others.
+    /// Adds the worker that ended the job to its parts if it sent no output.
     fn note_last_part(&mut self, job: JobId, lease: &Lease) {
         let Some(worker) = self.workers.get(&lease.worker) else {
             return;
@@ -74,7 +74,7 @@ impl Dispatcher {
         }
     }
 
-    /// A peer without `multi` takes its next frame for the ack: until then it is given nothing.
+    /// A peer without `multi` takes its next frame for the ack, so it gets no frame until then.
     fn hold_for_ack(&mut self, job: JobId, lease: &Lease) -> bool {
         let Some(worker) = self.workers.get_mut(&lease.worker) else {
             return false;
@@ -101,7 +101,7 @@ impl Dispatcher {
         self.forget(job, out);
     }
 
-    /// Asks again in a while: the store does a settlement once, however often it is asked.
+    /// Schedules a retry: settlements are idempotent.
     pub(super) fn settle_failed(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
@@ -114,7 +114,7 @@ impl Dispatcher {
         self.set_alarm(job);
     }
 
-    /// Only stored jobs wait for room on the disk.
+    /// Only stored jobs wait for free disk space.
     pub(super) fn store_full(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let entry = self.jobs.get(&job);
         let is_settling = |entry: &&Entry| matches!(entry.state, State::Settling(_));

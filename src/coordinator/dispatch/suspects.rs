@@ -26,7 +26,7 @@ use super::workers::Worker;
 /// Losses from which on output does not clear a job any more.
 const LOSSES_ISOLATED: u32 = 2;
 
-/// The jobs that a suspect runs apart from.
+/// The jobs that a suspect is isolated from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     Texts,
@@ -49,9 +49,9 @@ impl Scope {
 /// Whether a worker takes further jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// Takes other jobs, and is not set aside before this moment.
+    /// Accepts other jobs, and is not reserved before this time.
     Open { until: Mono },
-    /// For a suspect, of these jobs.
+    /// Reserved for a suspect of this scope.
     SetAside { since: Mono, scope: Scope },
     /// Runs this job, and no others of this scope.
     Alone {
@@ -67,7 +67,7 @@ impl Default for Isolation {
     }
 }
 
-/// The worker of this lease is gone.
+/// The worker of this lease was lost.
 pub(super) struct Loss<'a> {
     pub lease: &'a Lease,
     /// `None` if the worker was removed.
@@ -75,20 +75,20 @@ pub(super) struct Loss<'a> {
 }
 
 impl Loss<'_> {
-    /// Whether it says anything about the job: a worker that polls just stays away, and one that leaves has said so.
+    /// Whether the loss counts against the job: polling workers may just stop polling, and leaving ones announced it.
     fn is_sudden(&self) -> bool {
         let is_sudden = |worker: &Worker| !worker.polls() && worker.leaving.is_none();
         self.worker.is_some_and(is_sudden)
     }
 
-    /// Whether its process has probably ended. A worker that cannot resume loses its jobs with every broken connection.
+    /// Whether its process probably ended. A worker without `resume` loses its jobs with every broken connection.
     fn is_death(&self) -> bool {
         self.worker.is_some_and(|worker| worker.extensions.resume)
     }
 }
 
 impl Entry {
-    /// The jobs that this one runs apart from while it is a suspect.
+    /// The jobs that this one is isolated from while it is a suspect.
     pub(super) fn scope(&self) -> Scope {
         match (self.history.is_strict, self.job.kind) {
             (true, _) => Scope::All,
@@ -97,7 +97,7 @@ impl Entry {
         }
     }
 
-    /// Takes note of a lost worker, which is counted already. Returns the failure the job ends with if it was the cause.
+    /// Records a lost worker, which is counted already. Returns the job's failure if the job was the cause.
     pub(super) fn note_loss(&mut self, loss: &Loss) -> Option<Failure> {
         let history = &mut self.history;
         if !loss.is_sudden() {
@@ -119,7 +119,7 @@ impl Entry {
 }
 
 impl Dispatcher {
-    /// A suspect waits for an idle worker from now on.
+    /// Records a suspect that waits for an idle worker.
     pub(super) fn note_waiting_suspect(&mut self, job: JobId) {
         let entry = self.jobs.get(&job);
         if let Some(entry) = entry.filter(|entry| entry.history.is_suspect) {
@@ -128,24 +128,24 @@ impl Dispatcher {
         }
     }
 
-    /// Takes a job out of the queue.
+    /// Removes a job from the queue.
     pub(super) fn unqueue(&mut self, lane: LaneId, ticket: &Ticket) {
         self.queue.remove(lane, ticket);
         self.touched.suspects |= self.suspects.remove(&key(ticket)).is_some();
     }
 
-    /// Whether the job is a suspect that waits.
+    /// Whether the job is a waiting suspect.
     pub(super) fn is_waiting_suspect(&self, ticket: &Ticket) -> bool {
         !self.suspects.is_empty() && self.suspects.contains_key(&key(ticket))
     }
 
-    /// Whether the worker could run the job apart from the others, if it has to.
+    /// Whether the worker could isolate the job, if it is a suspect.
     pub(super) fn runs_apart(&self, entry: &Entry, worker: WorkerId) -> bool {
         let worker = self.workers.get(&worker);
         !entry.history.is_suspect || worker.is_some_and(|worker| worker.could_take(entry.scope()))
     }
 
-    /// The scopes of suspects that one of these workers could take now.
+    /// Scopes of which one of these workers could run a suspect now.
     pub(super) fn scopes_taken(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Scope> {
         let mut scopes = Vec::new();
         let workers = workers.filter_map(|id| self.workers.get(&id));
@@ -157,14 +157,14 @@ impl Dispatcher {
         scopes
     }
 
-    /// Whether the job waits for a worker that could take a suspect of none but these scopes.
+    /// Whether the job is a waiting suspect of none of these scopes.
     pub(super) fn waits_apart(&self, ticket: &Ticket, scopes: &[Scope]) -> bool {
         let entry = self.jobs.get(&ticket.job);
         self.is_waiting_suspect(ticket)
             && entry.is_none_or(|entry| !scopes.contains(&entry.scope()))
     }
 
-    /// The worker was given this job: a suspect runs apart.
+    /// The worker got this job; suspects are isolated.
     pub(super) fn note_lent(&mut self, job: JobId, id: WorkerId) {
         let entry = self.jobs.get(&job);
         let suspect = entry.filter(|entry| entry.history.is_suspect);
@@ -185,7 +185,7 @@ impl Dispatcher {
         }
     }
 
-    /// The job has written something, or has completed a step.
+    /// Clears the suspicion of a job with output or a completed step.
     pub(super) fn clear_suspicion(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
@@ -214,7 +214,7 @@ impl Dispatcher {
         }
     }
 
-    /// The job runs on this worker no more.
+    /// The job has left this worker.
     pub(super) fn note_released(&mut self, job: JobId, id: WorkerId) {
         let worker = self.workers.get(&id);
         let runs_it = |worker: &Worker| matches!(worker.isolation, Isolation::Alone { job: alone, .. } if alone == job);
@@ -223,7 +223,7 @@ impl Dispatcher {
         }
     }
 
-    /// The worker is the other jobs' for as long as it was a suspect's.
+    /// Reserves the worker for other jobs for as long as it was reserved for a suspect.
     pub(super) fn end_isolation(&mut self, id: WorkerId) {
         let now = self.now.mono;
         let Some(worker) = self.workers.get_mut(&id) else {
@@ -305,7 +305,7 @@ impl Dispatcher {
         least.map(|worker| worker.id)
     }
 
-    /// Whether the worker could be given the suspect once it is idle.
+    /// Whether the worker could get the suspect once it is idle.
     fn could_isolate(&self, job: JobId, id: WorkerId) -> bool {
         let (Some(entry), Some(worker)) = (self.jobs.get(&job), self.workers.get(&id)) else {
             return false;
@@ -348,18 +348,18 @@ impl Worker {
         }
     }
 
-    /// Whether a suspect of this scope would be apart here.
+    /// Whether a suspect of this scope would be isolated here.
     fn could_take(&self, scope: Scope) -> bool {
         !matches!(self.isolation, Isolation::Alone { .. }) && self.running_of(scope) == 0
     }
 
-    /// How many of these jobs it runs.
+    /// Running jobs of this scope.
     pub fn running_of(&self, scope: Scope) -> usize {
         let kinds = self.running.values();
         kinds.filter(|kind| scope.covers(**kind)).count()
     }
 
-    /// When the other jobs' turn on it ends.
+    /// When its time for other jobs ends.
     pub fn turn_ends(&self, now: Mono) -> Option<Mono> {
         match self.isolation {
             Isolation::Open { until } if until > now => Some(until),

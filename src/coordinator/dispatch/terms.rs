@@ -31,7 +31,7 @@ impl Dispatcher {
         self.settle_in(id);
     }
 
-    /// Gives a connected worker that is listed nowhere its place.
+    /// Sets the terms of a new connection, and adds the worker to its lanes.
     pub(super) fn settle_in(&mut self, id: WorkerId) {
         let terms = self.terms.get(&id).copied().unwrap_or_default();
         let Some(worker) = self.workers.get_mut(&id) else {
@@ -52,7 +52,7 @@ impl Dispatcher {
         self.touched.suspects |= !self.suspects.is_empty();
     }
 
-    /// The job begins to wait: workers that are there for its account only may take it.
+    /// For a newly waiting job: workers that are limited to its account's jobs are matched again.
     pub(super) fn wake_owner(&mut self, job: JobId) {
         let Some(account) = self.jobs.get(&job).map(|entry| entry.ticket.account) else {
             return;
@@ -70,7 +70,7 @@ impl Dispatcher {
         worker.map(|worker| worker.terms).unwrap_or_default()
     }
 
-    /// The earliest job of its owner, or of accounts it prefers, that this worker may have now.
+    /// The earliest job of the worker's owner, or of accounts it prefers, that the worker may run now.
     pub(super) fn preferred_job(
         &self,
         worker: &Worker,

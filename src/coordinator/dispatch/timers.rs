@@ -13,10 +13,10 @@ use super::lanes::LaneId;
 pub enum Alarm {
     Job(JobId),
     Worker(WorkerId),
-    /// A worker's record of strikes and evictions, which outlives its connection.
+    /// A worker's strikes and evictions, which outlive its connection.
     Conduct(WorkerId),
     Lane(LaneId),
-    /// The end of the coordinator's own patience while it shuts down.
+    /// The shutdown timeout of the coordinator.
     Drain,
 }
 
@@ -27,7 +27,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets or moves the alarm.
+    /// Sets or moves the timer.
     pub fn set(&mut self, alarm: Alarm, at: Mono) {
         match self.set.insert(alarm, at) {
             Some(before) if before == at => return,
@@ -39,7 +39,7 @@ impl Timers {
         self.queue.insert((at, alarm));
     }
 
-    /// Sets the alarm unless it would go off sooner as it is.
+    /// Sets the timer unless it is earlier already.
     pub fn set_by(&mut self, alarm: Alarm, at: Mono) {
         if self.set.get(&alarm).is_none_or(|&before| before > at) {
             self.set(alarm, at);

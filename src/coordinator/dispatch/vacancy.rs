@@ -1,4 +1,4 @@
-//! How long a refused request should wait until there is room for it, by the speed that was measured.
+//! Time until a refused request may be retried, by measured speed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use muster_protocol::job::Kind;
 use super::Dispatcher;
 use super::fairness::Work;
 
-/// The least and the most that a client is asked to wait.
+/// Limits of the time until a retry.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -23,7 +23,7 @@ impl Dispatcher {
     }
 }
 
-/// Jobs that run side by side are each at any point of their time: on average their ends divide it evenly.
+/// Concurrent jobs are each at any point of their time: on average their ends divide it evenly.
 fn until_ended(typical: Duration, count: usize, running: usize) -> Duration {
     let share = count as f64 / (running + 1) as f64;
     let wait = typical.as_secs_f64() * share;

@@ -11,7 +11,7 @@ use muster_protocol::job::{JobId, RequestId};
 /// The conditions of one pop.
 #[derive(Debug, Clone, Default)]
 pub struct Wants {
-    /// Jobs, all of one request where nothing else is said.
+    /// Limit of jobs, of one request by default.
     pub most: u32,
     /// The jobs may belong to different requests.
     pub scattered: bool,
@@ -21,9 +21,9 @@ pub struct Wants {
     pub unwanted: Words,
     /// Accepts only requests whose account has the kudos.
     pub paid: bool,
-    /// No others than its owner's.
+    /// Only jobs of the worker's owner.
     pub own_only: bool,
-    /// No other than one of these, if there are any: it says it has done it.
+    /// Only one of these jobs, if there are any: the worker claims to have finished it.
     pub only: Vec<JobId>,
     /// The worker's results are discarded: without a job of its owner it gets a copy of another's, of a request outside
     /// this set.
@@ -38,14 +38,14 @@ pub struct Words {
     mark: u64,
 }
 
-/// Whether a prompt holds any word of a list, for the lists of late: it may be long, and workers ask every second.
+/// Cached results of recent word lists for a prompt: a prompt may be long, and workers poll every second.
 #[derive(Debug, Default)]
 pub struct Judged(RefCell<Vec<(u64, bool)>>);
 
-/// Lists that are remembered of one prompt.
+/// Limit of cached lists per prompt.
 const LISTS: usize = 16;
 
-/// Why it does not take a job it could do.
+/// Why a worker refuses a job that it could run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwanted {
     Words,
@@ -115,7 +115,7 @@ impl Words {
         self.list.is_empty()
     }
 
-    /// Whether any of them is.
+    /// Whether the prompt contains one of them.
     fn are_in(&self, prompt: &str) -> bool {
         let prompt = prompt.to_lowercase();
         self.list.iter().any(|word| prompt.contains(word))

@@ -16,9 +16,9 @@ use super::suspects::Isolation;
 
 /// Upper bound of a worker's slots, whatever it claims.
 const MOST_SLOTS: u32 = 1024;
-/// Models one worker may announce; further ones are ignored.
+/// Limit of models per worker; further ones are ignored.
 const MOST_MODELS: usize = 512;
-/// How long a job waits for a worker that polls, usually.
+/// The usual wait of a job for a polling worker.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Limit of preferred accounts besides the owner's; further ones get no priority.
 const MOST_PREFERRED: usize = 50;
@@ -33,29 +33,29 @@ pub struct Worker {
     pub profile: Profile,
     /// User agent of a polling worker.
     pub agent: Option<Arc<str>>,
-    /// Accounts whose jobs go first here, its owner's among them.
+    /// Accounts with priority here, its owner's included.
     pub prefers: Vec<AccountId>,
     pub terms: Terms,
     pub models: Vec<WorkerModel>,
     pub slots: usize,
-    /// The jobs of the worker, and the kind of each.
+    /// Running jobs with their kinds.
     pub running: BTreeMap<JobId, Kind>,
     /// Jobs that a polling worker still takes in the current pop; `None` for socket workers, which have slots.
     pub asked: Option<u32>,
-    /// When anything was last heard from it.
+    /// Time of the last sign of life.
     pub heard: Mono,
-    /// Whether a worker that polls serves clients who wait for their answer; always of the others.
+    /// Whether a polling worker serves waiting clients; always true for socket workers.
     pub is_present: bool,
     pub hold: Option<Hold>,
     pub backoff_until: Option<Mono>,
     pub leaving: Option<Leaving>,
     pub isolation: Isolation,
     pub speed: Speed,
-    /// When it last did a job well.
+    /// Time of the last successful job.
     pub succeeded: Option<Mono>,
-    /// The lanes it serves, and where it stands in each while it has room.
+    /// The lanes it serves, with its place in each while it has a free slot.
     pub listings: Vec<Listing>,
-    /// Rises with every offer, so that equals take turns.
+    /// Increases with every offer, so that equal workers take turns.
     pub turn: u64,
 }
 
@@ -86,9 +86,9 @@ pub struct WorkerModel {
 /// Which of several models runs a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// The most wanted.
+    /// The first of the request's list.
     First,
-    /// Any, and the same one for the same number.
+    /// A random one, the same for the same number.
     Drawn(u64),
 }
 
@@ -96,13 +96,13 @@ pub enum Choice {
 pub struct Listing {
     pub lane: LaneId,
     pub kind: Kind,
-    /// Indices of its models that the lane accepts, the most wanted first.
+    /// Indices of its models that the lane accepts, in the order of the request.
     pub models: Vec<usize>,
     /// For socket workers with a free slot.
     pub place: Option<Place>,
 }
 
-/// Why a worker without `multi` gets nothing although no job of ours runs there.
+/// Why a worker without `multi` gets no jobs although it runs none of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// The worker takes its next frame for the ack of this job.
@@ -114,11 +114,11 @@ pub enum Hold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leaving {
     pub until: Mono,
-    /// We asked, so we close; a worker that asked closes by itself.
+    /// The coordinator asked, so it closes; a worker that asked closes by itself.
     pub asked_by_us: bool,
 }
 
-/// Tokens per second of one job, measured here; until then as reported, or guessed.
+/// Tokens per second of one job, measured here; before that, as reported or guessed.
 #[derive(Debug, Clone, Copy)]
 pub struct Speed {
     prefill: f64,
@@ -174,7 +174,7 @@ impl Worker {
             && need.targets.allows(self.id)
     }
 
-    /// Whether it takes a further job, of a kind that it is open to.
+    /// Whether the worker accepts a further job.
     pub fn has_room(&self) -> bool {
         self.session.is_some()
             && self.hold.is_none()
@@ -186,7 +186,7 @@ impl Worker {
             }
     }
 
-    /// Whether it would take a further job now, or when it comes next.
+    /// Whether the worker would accept a further job now, or at its next pop.
     pub fn would_take(&self) -> bool {
         match self.polls() {
             true => self.session.is_some() && self.is_present && self.running.len() < self.slots,
@@ -197,7 +197,7 @@ impl Worker {
         }
     }
 
-    /// How long a typical answer takes here while nothing else is done.
+    /// Time of a typical answer without other jobs.
     pub fn answer_time(&self) -> Duration {
         let writing = Duration::from_secs_f64(self.speed.typical_job_secs());
         match self.polls() {
@@ -206,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// The model of the listing that has room, the most wanted first.
+    /// The first model of the listing with a free slot.
     pub fn model_with_room(&self, listing: &Listing) -> Option<usize> {
         listing
             .models
@@ -215,13 +215,13 @@ impl Worker {
             .find(|&index| self.models[index].has_room())
     }
 
-    /// Whether it serves a model of the listing, busy or not.
+    /// Whether it serves a model of the listing, even if busy.
     pub fn has_ready_model(&self, listing: &Listing) -> bool {
         let mut models = listing.models.iter().map(|&index| &self.models[index]);
         models.any(|model| model.offered && model.ready && model.slots > 0)
     }
 
-    /// Whether it may be given a job of this lane now. Who polls has room only while it asks, and stands nowhere.
+    /// Whether it may get a job of this lane now. Polling workers have free slots only during a pop, and no place.
     pub fn is_open(&self, listing: &Listing) -> bool {
         match self.polls() {
             true => {
@@ -232,8 +232,8 @@ impl Worker {
         }
     }
 
-    /// The first of these that it serves. If it serves none, the first of them is kept for the one job it has done
-    /// of it.
+    /// The first of these models that the worker serves. If there is none, the first name is added for the one job that
+    /// it has done.
     pub fn model_among(&mut self, wanted: &[Arc<str>]) -> usize {
         let known = wanted
             .iter()
@@ -254,7 +254,7 @@ impl Worker {
         })
     }
 
-    /// The place of a model of its earlier connection. A model that it no longer serves is kept for the job that runs.
+    /// The index of an earlier connection's model. A model that is no longer served is kept for its running job.
     pub fn place_of(&mut self, earlier: &WorkerModel) -> usize {
         let mut models = self.models.iter();
         let known = models.position(|model| model.name == earlier.name);
@@ -327,7 +327,7 @@ impl Worker {
         self.listings.iter().find(|listing| listing.lane == lane)
     }
 
-    /// How long a typical job takes here as loaded as it is, strikes counted in: placement takes the least.
+    /// Expected time of a typical job at the current load, with strikes: placement takes the least.
     pub fn expected_wait(&self, strikes: usize) -> Duration {
         let load = self.running.len() as f64 / self.slots as f64;
         let waiting: u32 = self.models.iter().map(|model| model.waiting).sum();
@@ -420,7 +420,7 @@ impl Choice {
 }
 
 impl WorkerModel {
-    /// The program behind the worker that serves it.
+    /// The upstream program that serves it.
     pub fn upstream(&self) -> Option<Arc<str>> {
         self.offering.details.upstream.as_deref().map(Arc::from)
     }
@@ -504,21 +504,21 @@ impl Default for Speed {
 /// Speed measurements of one job.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// Tokens that were read until the first output, and how long that took.
+    /// Tokens read until the first output, and the time for them.
     pub prompt: u32,
     pub to_first: Duration,
-    /// Tokens written after it, how long that took, and in how many pieces they came.
+    /// Tokens written after it, the time for them, and the number of pieces.
     pub written: u64,
     pub writing: Duration,
     pub pieces: u64,
 }
 
-/// Output in fewer pieces, or in less time, came at once.
+/// Output in fewer pieces, or in less time, counts as sent at once.
 const LEAST_PIECES: u64 = 3;
 const LEAST_WRITING: Duration = Duration::from_millis(50);
 
 impl Speed {
-    /// A job has ended well.
+    /// Measures a successful job.
     pub fn measure(&mut self, sample: Sample) {
         let came_at_once = sample.pieces < LEAST_PIECES || sample.writing < LEAST_WRITING;
         let writing = match came_at_once {
@@ -549,7 +549,7 @@ impl Speed {
             .unwrap_or(self.decode);
     }
 
-    /// Reading 1,000 tokens and writing 256.
+    /// For 1,000 tokens read and 256 written.
     fn typical_job_secs(&self) -> f64 {
         1000.0 / self.prefill + 256.0 / self.decode
     }

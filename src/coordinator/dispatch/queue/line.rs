@@ -8,7 +8,7 @@ use muster_protocol::job::RequestId;
 
 use super::{COUNTED, Ticket};
 
-/// The jobs, and the rank under which the lane knows the first of them.
+/// Waiting jobs of an account in a lane, and the rank of the first one.
 #[derive(Debug, Default)]
 pub struct Line {
     pub tickets: BTreeMap<(Mono, u64), Ticket>,
@@ -27,7 +27,7 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ahead {
     pub jobs: usize,
-    /// Others than the one that is asked about.
+    /// Without the job's own request.
     pub requests: usize,
 }
 
@@ -103,7 +103,7 @@ impl Counts {
 }
 
 impl Ahead {
-    /// Jobs of one request stand side by side.
+    /// The jobs of one request are adjacent.
     pub fn of<'a>(tickets: impl Iterator<Item = &'a Ticket>, own: RequestId) -> Self {
         let mut ahead = Self::default();
         let mut last = own;

@@ -17,7 +17,7 @@ use super::lanes::LaneId;
 pub use line::Ahead;
 use line::{Counts, Line};
 
-/// How many jobs of an account in a lane are looked at for one that a worker may have.
+/// Limit of jobs of an account in a lane that are checked for one worker.
 const LOOK: usize = 64;
 /// Most jobs and accounts counted one by one for an outlook; beyond them, it is an estimate.
 const COUNTED: usize = 1000;
@@ -74,7 +74,7 @@ impl FairQueue {
         self.rerank_in(lane, ticket.account);
     }
 
-    /// Puts a job that has run before at the front, by the moment it first came.
+    /// Returns a job that has run before to the front, ordered by its first arrival.
     pub fn push_returning(&mut self, lane: LaneId, ticket: Ticket) {
         let waiting = self.lanes.entry(lane).or_default();
         let key = (ticket.arrived, ticket.number);
@@ -86,7 +86,7 @@ impl FairQueue {
         self.queued += 1;
     }
 
-    /// Takes a job out, wherever in the lane it stands.
+    /// Removes a job at any place of the lane.
     pub fn remove(&mut self, lane: LaneId, ticket: &Ticket) -> bool {
         let removed = self.remove_returning(lane, ticket) || self.remove_in_line(lane, ticket);
         self.queued -= usize::from(removed);
@@ -97,14 +97,14 @@ impl FairQueue {
         removed
     }
 
-    /// The next job of the lane that has never run, and its rank.
+    /// The next new job of the lane, and its rank.
     pub fn head(&self, lane: LaneId) -> Option<(Rank, Ticket)> {
         let (rank, account) = self.lanes.get(&lane)?.heads.first()?;
         let first = self.line(*account, lane)?.tickets.first_key_value();
         first.map(|(_, ticket)| (*rank, *ticket))
     }
 
-    /// Jobs that return, the oldest first.
+    /// Returning jobs, the oldest first.
     pub fn returning(&self, lane: LaneId) -> impl Iterator<Item = (Rank, Ticket)> {
         let waiting = self.lanes.get(&lane).into_iter();
         let tickets = waiting.flat_map(|waiting| waiting.returning.values());
@@ -155,8 +155,8 @@ impl FairQueue {
         all
     }
 
-    /// How much of the lane probably goes before this one. Accounts take turns, so of each other account as many jobs as
-    /// stand before it in its own.
+    /// How much of the lane probably starts before this job. Accounts take turns, so each other account counts with as
+    /// many jobs as precede this one in its own account.
     pub fn ahead(&self, lane: LaneId, ticket: &Ticket) -> Ahead {
         let Some(waiting) = self.lanes.get(&lane) else {
             return Ahead::default();
@@ -186,19 +186,19 @@ impl FairQueue {
         self.accounts.get(&account)?.lines.get(&lane)
     }
 
-    /// Lanes in which something waits, in an order that has to do with nothing else.
+    /// Lanes with waiting jobs, in no useful order.
     pub fn lanes(&self) -> impl ExactSizeIterator<Item = LaneId> {
         self.lanes.keys().copied()
     }
 
-    /// How many jobs wait in the lane.
+    /// Waiting jobs of the lane.
     pub fn waiting(&self, lane: LaneId) -> usize {
         self.lanes
             .get(&lane)
             .map_or(0, |waiting| waiting.counts.jobs)
     }
 
-    /// How many of an account's jobs wait.
+    /// Waiting jobs of an account.
     pub fn waiting_of(&self, account: AccountId) -> usize {
         let account = self.accounts.get(&account);
         account.map_or(0, |account| account.waiting)
@@ -216,7 +216,7 @@ impl FairQueue {
             .is_none_or(|waiting| waiting.heads.is_empty() && waiting.returning.is_empty())
     }
 
-    /// The account has this much more running: it has had its turn.
+    /// Adds running work of the account, which has had its turn.
     pub fn start(&mut self, account: AccountId, work: Work, now: Mono) {
         let entry = self.accounts.entry(account).or_default();
         entry.in_flight.0 += work.0;
@@ -294,7 +294,7 @@ impl FairQueue {
         self.forget_idle(id);
     }
 
-    /// The same in one lane, where something of the account's has come or gone.
+    /// The same in one lane, after a change of the account's jobs there.
     fn rerank_in(&mut self, lane: LaneId, id: AccountId) {
         let Some(account) = self.accounts.get_mut(&id) else {
             return;

@@ -1,4 +1,4 @@
-//! Fairness, seen on the queue alone.
+//! Fairness of the queue alone.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use muster_protocol::job::{AccountId, JobId, Kudos, RequestId};
 const LANE: LaneId = LaneId::FIRST;
 const OTHER: LaneId = LaneId::SECOND;
 
-/// A queue before some slots of equal workers.
+/// A queue for some slots of equal workers.
 #[derive(Default)]
 struct Counter {
     queue: FairQueue,
     now: Mono,
     issued: u64,
-    /// When the job on each slot will be done.
+    /// When the job of each slot will finish.
     running: Vec<(Mono, Ticket)>,
 }
 
@@ -70,7 +70,7 @@ impl Counter {
         Some((rank, ticket))
     }
 
-    /// Moves to the moment the next running job is done.
+    /// Moves the clock to the next end of a running job.
     fn finish_one(&mut self) {
         let next = self
             .running
@@ -92,7 +92,7 @@ fn standing(kudos: i64) -> Standing {
     }
 }
 
-/// Two accounts that always have jobs waiting, and how much work each got.
+/// Work done for each of two accounts that always have waiting jobs.
 fn shares(first: Standing, second: Standing, slots: usize) -> (f64, f64) {
     let mut counter = Counter::default();
     let mut served: BTreeMap<i64, u64> = BTreeMap::new();
@@ -125,7 +125,7 @@ fn equals_get_equal_shares() {
 
 #[test]
 fn weights_divide_the_slots() {
-    // A million kudos weigh 3.25 times as much.
+    // A million kudos give 3.25 times the weight.
     for slots in [8, 32] {
         let (rich, plain) = shares(standing(1_000_000), standing(0), slots);
         assert!(
@@ -181,8 +181,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The head always has the earliest rank, and once the clock has passed a waiting rank, each other account
-    /// is served at most once before it.
+    /// The head always has the earliest rank, and once the clock has passed a waiting rank, each other account is
+    /// served at
+    /// most once before it.
     #[test]
     fn nobody_starves(steps in steps()) {
         let mut counter = Counter::default();

@@ -137,7 +137,7 @@ pub fn check_slot_is_free(dispatcher: &Dispatcher, job: JobId) {
     );
 }
 
-/// When all is over, nothing is left.
+/// At the end, every table is empty.
 pub fn check_empty(dispatcher: &Dispatcher) {
     assert_eq!(dispatcher.census(), Default::default());
 }

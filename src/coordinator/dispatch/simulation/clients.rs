@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::dispatch::{Facts, Mono, Outcome};
 use muster_protocol::job::{Event, FailureKind, JobId};
 
-/// How long after its lifetime a job may end at the latest.
+/// How long after its timeout a job may end at the latest.
 const SLACK: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 pub struct Clients {
     pub jobs: BTreeMap<JobId, Client>,
-    /// Jobs that were accepted and have not ended, in no order.
+    /// Accepted jobs that have not ended, in no order.
     pub open: Vec<JobId>,
 }
 
 #[derive(Debug)]
 pub struct Client {
-    /// How many tokens the whole output has.
+    /// Tokens of the whole output.
     pub length: u32,
     pub expires: Mono,
     pub durable: bool,
@@ -28,7 +28,7 @@ pub struct Client {
     /// Events with output.
     heard: u64,
     started: bool,
-    /// Cancelled, or found too slow.
+    /// Cancelled, or a slow client.
     pub left: bool,
     ended: bool,
 }
@@ -149,7 +149,7 @@ impl Clients {
         self.open.retain(|open| *open != job);
     }
 
-    /// P1, asked when a job's time is over.
+    /// P1, checked after a job's timeout.
     pub fn assert_ended(&self, job: JobId) {
         if let Some(client) = self.jobs.get(&job) {
             assert!(client.ended, "{job} has not ended: {client:?}");

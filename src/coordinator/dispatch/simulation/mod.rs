@@ -98,7 +98,7 @@ fn run(seed: u64) -> BTreeMap<&'static str, u64> {
     happened
 }
 
-/// Names the seed of a run that fails.
+/// Prints the seed of a failing run.
 struct Shout(u64);
 
 impl Drop for Shout {

@@ -27,7 +27,7 @@ struct Fleet {
     poison: BTreeSet<JobId>,
     /// Ended jobs: true if delivered.
     ended: BTreeMap<JobId, bool>,
-    /// Jobs that came while no worker was there.
+    /// Jobs refused while no worker was connected.
     refused: usize,
     deaths: usize,
 }

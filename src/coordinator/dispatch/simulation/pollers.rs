@@ -15,7 +15,7 @@ use muster_protocol::job::{
 
 /// The image model of polling workers.
 pub const DRAWN: &str = "drawn";
-/// Workers with numbers from here on poll.
+/// Workers with numbers from here on are polling workers.
 const FIRST: i64 = 500;
 
 pub struct Poller {

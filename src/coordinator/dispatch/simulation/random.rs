@@ -1,4 +1,4 @@
-//! Chance, repeatable: SplitMix64.
+//! Repeatable random numbers: SplitMix64.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Random {
         self.below(1000) < chance
     }
 
-    /// Between two numbers of milliseconds.
+    /// Between two times in milliseconds.
     pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_micros(from * 1000 + self.below((to - from) * 1000))
     }

@@ -31,7 +31,7 @@ pub struct Rig {
     models: Vec<&'static str>,
     context: u32,
     pub tasks: BTreeMap<(JobId, u32), Task>,
-    /// A public peer that has said `done` takes the next frame for the ack.
+    /// A public peer that said `done` takes the next frame for the ack.
     awaits_ack: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Task {
     next: u32,
     length: u32,
     seq: u64,
-    /// Everything said, in order, for a peer that may have to say it again.
+    /// All sent frames, in order, for a peer that may have to repeat them.
     said: Vec<Kept>,
     finished: bool,
     pub stalled: bool,
@@ -169,7 +169,7 @@ impl Rig {
         }
     }
 
-    /// The process is gone.
+    /// The process ends.
     pub fn die(&mut self) {
         self.session = None;
         self.last_session = None;
@@ -294,7 +294,7 @@ impl Rig {
             .then(|| self.frame(key, None, Said::Alive))
     }
 
-    /// Something about a job of others.
+    /// A frame about another worker's job.
     pub fn meddle(&self, theirs: (JobId, u32), random: &mut Random) -> Say {
         let kept = match random.below(3) {
             0 => Kept::Done(false, 1),

@@ -1,4 +1,4 @@
-//! The store: does each settlement once, but does not always say so, and is sometimes down.
+//! A store that settles each job once, but may lose its reply, and is sometimes down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Store {
                 .then(|| (random.millis(1, 3000), failed));
         }
         match random.below(100) {
-            // Done, and the answer is lost in one way or another.
+            // Settled, but the reply is lost or reports a failure.
             0..2 => {
                 self.apply(facts);
                 None
@@ -78,7 +78,7 @@ impl Store {
         assert_eq!(*first, (facts.outcome.clone(), facts.parts.clone()));
     }
 
-    /// Once by job, as the real one by its key.
+    /// Once per job, like the key of the real one.
     fn apply(&mut self, facts: &Facts) -> Kudos {
         let last = facts.parts.last();
         let pays = matches!(

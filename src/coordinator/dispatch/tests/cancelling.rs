@@ -1,4 +1,4 @@
-//! Jobs that are stopped from our side.
+//! Jobs cancelled by the coordinator.
 
 use std::time::Duration;
 

@@ -58,7 +58,7 @@ fn a_job_goes_on_where_its_worker_serves_its_model_no_more() {
     registration.resume = Some(claim(session, &[&offer]));
     let back = desk.connect(registration);
     assert_eq!(resumed(&desk.take())[0].go_on_after, Some(1));
-    // Another job of the model waits for another worker, also while the first one runs.
+    // Another job of the model waits for another worker, even while the first one runs.
     desk.submit_one();
     assert!(desk.offers().is_empty());
     desk.say_on(back, &offer, Some(2), done());

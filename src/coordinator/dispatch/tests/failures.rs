@@ -494,7 +494,7 @@ fn a_coordinator_that_slept_blames_nobody() {
         let offer = desk.offer();
         desk.say(&offer, token(1)).take();
         desk.wait(secs(1));
-        // Paused, and again before anything is read.
+        // A pause, and another one before any frame is read.
         for _ in 0..2 {
             desk.pass(secs(pause));
             desk.put(Input::Tick);

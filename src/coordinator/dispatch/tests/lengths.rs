@@ -1,4 +1,4 @@
-//! Texts that are longer than their jobs can need.
+//! Texts that exceed their jobs' limits.
 
 use super::{Desk, done, is_delivered};
 use crate::dispatch::{Effect, Outcome, Said};

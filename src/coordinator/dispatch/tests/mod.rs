@@ -40,7 +40,7 @@ pub const LIFETIME: Duration = Duration::from_secs(600);
 pub struct Desk {
     pub dispatcher: Dispatcher,
     pub now: Now,
-    /// Whether the store answers, and well.
+    /// The behaviour of the store; `None` gives no reply.
     pub store: Option<Store>,
     effects: Vec<Effect>,
     jobs: u128,
@@ -116,7 +116,7 @@ impl Desk {
         self
     }
 
-    /// Lets time pass, waking the dispatcher whenever it wants to be.
+    /// Advances the clock, with all wake-ups of the dispatcher.
     pub fn wait(&mut self, time: Duration) -> &mut Self {
         let end = self.now.mono + time;
         while let Some(wake) = self.dispatcher.next_wake().filter(|wake| *wake <= end) {
@@ -132,7 +132,7 @@ impl Desk {
         self.now.wall = self.now.wall.after(time);
     }
 
-    /// A text job for `tiny` of account 1.
+    /// A text job of account 1 for `tiny`.
     pub fn new_job(&mut self) -> Job {
         self.jobs += 1;
         Job {
@@ -177,7 +177,7 @@ impl Desk {
         self.submit(job)
     }
 
-    /// An image by `tiny`.
+    /// An image job for `tiny`.
     pub fn submit_image(&mut self) -> JobId {
         let job = self.new_job();
         self.submit(Job {
@@ -187,7 +187,7 @@ impl Desk {
         })
     }
 
-    /// How a worker of this number would register: `tiny`, four slots if it negotiates at all.
+    /// The registration of a worker: `tiny`, and four slots if it negotiates at all.
     pub fn registration(&mut self, worker: i64, extensions: Extensions) -> Registration {
         self.sessions += 1;
         let (slots, formats) = match extensions.multi {
@@ -228,7 +228,7 @@ impl Desk {
         self.connect(registration)
     }
 
-    /// A worker of ours whose model makes images too.
+    /// A worker of ours whose model makes images, too.
     pub fn writing_and_drawing(&mut self, worker: i64) -> SessionId {
         let mut registration = self.registration(worker, OURS);
         registration.kinds = registration.kinds.with(Kind::Image);
@@ -282,7 +282,7 @@ impl Desk {
         std::mem::take(&mut self.effects)
     }
 
-    /// The offers made since the last look, everything else thrown away.
+    /// The offers since the last call; other effects are dropped.
     pub fn offers(&mut self) -> Vec<Offer> {
         let offers = self.take().into_iter().filter_map(|effect| match effect {
             Effect::Offer(offer) => Some(offer),
@@ -297,7 +297,7 @@ impl Desk {
         offers.remove(0)
     }
 
-    /// How jobs ended since the last look, everything else thrown away.
+    /// The ended jobs since the last call; other effects are dropped.
     pub fn ends(&mut self) -> Vec<(JobId, Outcome)> {
         let ends = self.take().into_iter().filter_map(|effect| match effect {
             Effect::End { job, outcome } => Some((job, outcome)),

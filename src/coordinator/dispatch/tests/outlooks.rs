@@ -34,7 +34,7 @@ fn who_waits_is_told_how_long_jobs_like_it_took() {
     desk.say(&offer, token(1)).say(&offer, done());
     assert_eq!(desk.outlook(jobs[1]).ahead, 0);
     assert_eq!(desk.seconds_left(jobs[1]), 40);
-    // A typical job, which is a little larger than these, and itself.
+    // A typical job, which is a little larger than these, and the job itself.
     assert_eq!(desk.outlook(jobs[2]).ahead, 1);
     assert_eq!(desk.seconds_left(jobs[2]), 54 + 40);
     // Another worker halves the time of the jobs ahead, not that of the job itself.

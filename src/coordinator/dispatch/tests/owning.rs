@@ -31,7 +31,7 @@ impl Desk {
         self.submit(job)
     }
 
-    /// A worker that polls, of account 101, which prefers the jobs of these.
+    /// A polling worker of account 101 that prefers jobs of these accounts.
     fn preferring(&mut self, accounts: &[i64]) -> SessionId {
         let mut registration = self.poller_registration(1, POLLING);
         registration.prefers = accounts.iter().copied().map(AccountId).collect();

@@ -33,7 +33,7 @@ pub const POLLING: Extensions = Extensions {
 };
 
 impl Desk {
-    /// A worker that polls, for `tiny`.
+    /// A polling worker for `tiny`.
     pub fn poller(&mut self, worker: i64) -> SessionId {
         let registration = self.poller_registration(worker, POLLING);
         self.connect(registration)

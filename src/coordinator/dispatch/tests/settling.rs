@@ -1,4 +1,4 @@
-//! The store first.
+//! The store comes first.
 
 use super::{Desk, LIFETIME, Store, done, failure_kind, is_delivered, secs, token};
 use crate::dispatch::{Effect, Input, Outcome};
@@ -207,7 +207,7 @@ fn a_client_is_told_at_once_that_the_disk_is_full_and_what_is_stored_waits() {
         (direct, FailureKind::StoreUnavailable)
     );
     assert_eq!(desk.dispatcher.census().jobs, 1);
-    // The worker is not to blame.
+    // Not the worker's fault.
     assert_eq!(desk.worker_of(session), 1);
     desk.put(Input::Settled {
         job: stored,

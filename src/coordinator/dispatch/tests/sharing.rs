@@ -70,7 +70,7 @@ fn five_hundred_queued_media_of_one_account_starve_no_other() {
             desk.say(&offer, output(kind)).say(&offer, done());
             offer = desk.offer();
         }
-        // The one that ran, and one that was next when it began.
+        // The running one, and one that was next when it started.
         assert!(before <= 2, "{before} of {kind:?}");
     }
 }
@@ -117,7 +117,7 @@ fn an_account_has_so_many_open_media_and_another_is_served() {
         !refusals(desk.take()).iter().any(waits),
         "texts are counted elsewhere"
     );
-    // A finished one makes room for the next.
+    // A finished job makes room for the next.
     desk.store = Some(Store::Settles);
     let mut registration = desk.registration(1, OURS);
     make_only(&mut registration, Kind::Image);

@@ -1,4 +1,4 @@
-//! Frames that should not have come.
+//! Unexpected frames.
 
 use super::{Desk, done, failure_kind, is_delivered, token};
 use crate::dispatch::{Effect, Frame, Input, Outcome, Said};

@@ -79,8 +79,8 @@ fn a_suspect_has_its_worker_for_itself_until_it_writes() {
     assert_eq!(desk.offers().len(), 1, "it is cleared");
 }
 
-/// Runs all offers, one job after another; each poison ends the process of its worker, which is started again.
-/// Returns how the jobs ended, and how many processes did.
+/// Runs all offers, one job after another; each poison kills the process of its worker, which is restarted. Returns the
+/// outcomes and the number of killed processes.
 fn run_all(desk: &mut Desk, poison: &[JobId]) -> (Vec<(JobId, Outcome)>, usize) {
     let (mut ends, mut deaths) = (Vec::new(), 0);
     let mut waiting: VecDeque<Offer> = VecDeque::new();
@@ -237,14 +237,14 @@ fn a_suspect_whose_attempt_fails_is_no_killer() {
     assert!(is_delivered(&desk.end()));
 }
 
-/// A worker of four slots is kept busy by jobs of four seconds that never end at once.
+/// A worker of four slots, busy with jobs of four seconds that never end at the same time.
 struct BusyWorker {
     running: VecDeque<(u64, Offer)>,
     second: u64,
 }
 
 impl BusyWorker {
-    /// A second passes: a job of four seconds is done, and more always wait.
+    /// One second: a job of four seconds ends, and more always wait.
     fn pass(&mut self, desk: &mut Desk) -> Vec<(JobId, Outcome)> {
         self.second += 1;
         desk.pass(secs(1));
@@ -397,7 +397,7 @@ fn an_image_that_kills_beside_texts_is_found_by_its_third_worker() {
     for death in 1..=3 {
         let text = desk.submit_one();
         let offers = desk.offers();
-        // The last time it has its worker for itself.
+        // The last time, the image is alone on its worker.
         assert_eq!(offers.iter().any(|offer| offer.job.id == text), death < 3);
         session = restart_both(&mut desk, 1, session);
     }
@@ -420,7 +420,7 @@ fn an_image_beside_a_text_that_kills_is_made() {
     assert_eq!(offer.job.id, image, "one suspect after the other");
     desk.say(&offer, step());
     assert_eq!(desk.offer().job.id, text);
-    // Either of the two may have ended the worker.
+    // Either of the two may have killed the worker.
     let session = restart_both(&mut desk, 1, session);
     let offer = desk.offer();
     assert_eq!(offer.job.id, image);

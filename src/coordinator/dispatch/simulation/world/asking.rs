@@ -1,4 +1,4 @@
-//! Clients ask, and lose their patience.
+//! Clients that submit requests, and cancel some.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl World {
         let priority =
             [Priority::Low, Priority::Normal, Priority::High][self.random.below(3) as usize];
         let kudos = Kudos(self.random.below(1 << 40) as i64);
-        // Every other one that is stored was found on disk: an earlier process may have given it out.
+        // Half of the stored requests were found on disk: an earlier process may have leased their jobs.
         let is_from_before = durable && self.issued.is_multiple_of(2);
         let standing = Standing {
             kudos,

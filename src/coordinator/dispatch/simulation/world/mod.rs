@@ -36,7 +36,7 @@ pub struct World {
     rigs: Vec<Rig>,
     sessions: BTreeMap<SessionId, usize>,
     pollers: Vec<Poller>,
-    /// Their sessions, the earlier ones too.
+    /// Sessions of polling workers, earlier ones included.
     polling: BTreeMap<SessionId, usize>,
     /// Offers to the polling worker of the current pop.
     popped: Vec<Offer>,
@@ -58,9 +58,9 @@ pub struct World {
 
 enum Happening {
     Request,
-    /// A client has had enough, or cannot keep up.
+    /// A client cancels, or reads too slowly.
     Impatience(JobId),
-    /// A job's time is over and 30 s more.
+    /// 30 s after a job's timeout.
     Overdue(JobId),
     /// A second after the cancellation.
     SlotFree(JobId),
@@ -70,7 +70,7 @@ enum Happening {
     Mishap(usize),
     Step(usize, u32, (JobId, u32)),
     Beat(usize, u32, (JobId, u32)),
-    /// A worker that polls comes.
+    /// A polling worker polls.
     Visit(usize),
     Bring(usize, Brought),
     Outage,
@@ -176,7 +176,7 @@ impl World {
         self.happened
     }
 
-    /// The next thing that happens, which may be that the dispatcher wakes. None when all jobs have ended.
+    /// The next event, which may be a wake-up of the dispatcher. `None` when all jobs have ended.
     fn next(&mut self) -> Option<(Mono, Happening)> {
         let next = self.calendar.first_key_value().map(|((at, _), _)| *at);
         let wake = self.dispatcher.next_wake();
@@ -261,7 +261,7 @@ impl World {
         self.give(Input::Connected(Box::new(registration)));
     }
 
-    /// Something happens to a worker: its line blinks, it crashes, leaves, or meddles.
+    /// A fault of a worker: its connection breaks, it crashes, leaves, or sends frames about other jobs.
     fn mishap(&mut self, index: usize) {
         if self.is_over() {
             return;
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// The coordinator may learn of it late, or only from the next connection.
+    /// The coordinator may notice late, or only at the next connection.
     fn lost_line(&mut self, index: usize, session: SessionId) {
         let heard = self.random.millis(0, 20_000);
         self.after(heard, Happening::ToDispatcher(Input::Lost { session }));
@@ -369,7 +369,7 @@ impl World {
         }
     }
 
-    /// The next token, now and then after a silence that is bridged by beats.
+    /// The next token, sometimes after a silence with heartbeats.
     fn schedule(&mut self, index: usize, key: (JobId, u32)) {
         let (life, pace) = (self.rigs[index].life, self.rigs[index].manners.pace);
         let mut wait = pace;
@@ -382,7 +382,7 @@ impl World {
         self.after(wait, Happening::Step(index, life, key));
     }
 
-    /// Over the socket, in order, if there is one.
+    /// In order, over the socket if it is open.
     fn send(&mut self, index: usize, says: Vec<Say>) {
         let (session, latency) = (self.rigs[index].session, self.rigs[index].latency);
         let Some(session) = session.filter(|_| self.rigs[index].ready) else {
