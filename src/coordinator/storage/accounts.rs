@@ -27,7 +27,7 @@ pub struct AccountRow {
     pub name: String,
     pub roles: Roles,
     pub means: Means,
-    /// Jobs it may have waiting, where that is not as the settings say.
+    /// Overrides the configured limit of waiting jobs.
     pub concurrency: Option<i64>,
 }
 
@@ -84,7 +84,7 @@ impl Store {
         made.ok_or_else(|| StorageError::Refused("the account was not created".to_owned()))
     }
 
-    /// An account that is called by its login at first; none if the login is taken.
+    /// An account whose first name is its login; `None` if the login is taken.
     pub async fn create_account_with_login(
         &self,
         login: &Login,
@@ -135,7 +135,7 @@ impl Store {
         all(sqlx::query(select_accounts!("ORDER BY id")), &self.readers).await
     }
 
-    /// All that have these roles.
+    /// Accounts with all these roles.
     pub async fn accounts_with(&self, roles: Roles) -> Result<HashSet<AccountId>, StorageError> {
         let rows = sqlx::query("SELECT id FROM accounts WHERE roles LIKE $1");
         let rows = rows

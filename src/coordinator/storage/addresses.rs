@@ -30,10 +30,10 @@ static NOTED: Table = Table {
     tail: "ON CONFLICT (worker) DO UPDATE SET address = excluded.address",
 };
 
-/// Workers by their names.
+/// Addresses by worker name.
 struct Noted(Vec<(Arc<str>, String)>);
 
-/// Says neither who nor where.
+/// Without names and addresses, since values appear in logs.
 impl std::fmt::Debug for Noted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Noted(hidden)")

@@ -53,7 +53,7 @@ impl<'a> Batch<'a> {
         let fallen = book(&entries, script, connection).await?;
         credits::settle(&self.settled, connection).await?;
         let beyond = spend(self.charges(), connection).await?;
-        // First, so that nothing of a charge is forgiven twice.
+        // The house's payments for charged keys come first, so that no part of a charge is forgiven twice.
         let entries = [beyond.clone(), entries].concat();
         let forgiven = [beyond, forgiven(&entries, &fallen)].concat();
         let sums = Forgiven::of_entries(&forgiven);

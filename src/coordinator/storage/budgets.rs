@@ -20,7 +20,7 @@ pub struct Charge<'a> {
     pub request: RequestId,
     pub account: AccountId,
     pub amount: Kudos,
-    /// Under which it stands in the ledger.
+    /// The kind of the ledger entries.
     pub booked: &'a dyn Booked,
 }
 

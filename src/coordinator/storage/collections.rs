@@ -27,7 +27,7 @@ pub struct NewCollection {
     pub name: String,
     pub info: Option<String>,
     pub public: bool,
-    /// In their order.
+    /// In the order of the collection.
     pub members: Vec<Uuid>,
     pub created_at: UnixMillis,
 }
@@ -85,7 +85,7 @@ impl Store {
         self.with_members(found).await
     }
 
-    /// Public ones; the most used or the oldest first. Pages begin with 0.
+    /// Public ones, the most used or the oldest first. Page 0 is the first.
     pub async fn collections(
         &self,
         making: Option<Making>,

@@ -25,8 +25,9 @@ impl<'a> Compactor<'a> {
         }
     }
 
-    /// Moves the log into the file. Readers that are still at an earlier state are hardly waited for, as nothing is written
-    /// meanwhile: the next call does the rest.
+    /// Moves the log into the file. Hardly waits for readers of an earlier state, since it blocks all writes: the next
+    /// call
+    /// moves the rest.
     pub async fn empty_log(&mut self) -> Result<(), StorageError> {
         if self.dialect == Dialect::Sqlite {
             self.connection.execute("PRAGMA busy_timeout = 100").await?;
@@ -45,7 +46,7 @@ impl<'a> Compactor<'a> {
         Ok(())
     }
 
-    /// Rewrites the file without deleted texts.
+    /// Rewrites the file so that no deleted text is left in it.
     pub async fn compact(&mut self) -> Result<(), StorageError> {
         if self.dialect == Dialect::Postgres {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The few places where SQLite and PostgreSQL do not understand the same words.
+//! Differences between SQLite and PostgreSQL.
 
 use std::fmt::Write;
 
@@ -37,12 +37,12 @@ impl Dialect {
         }
     }
 
-    /// Selects the rows that a parameter holds as a JSON array of arrays.
+    /// Selects the rows of a parameter, a JSON array of arrays.
     pub fn write_rows(self, columns: &[Column], place: usize, text: &mut String) {
         text.push_str("SELECT ");
         for (at, column) in columns.iter().enumerate() {
             text.push_str(if at == 0 { "" } else { ", " });
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             let _ = match (self, column) {
                 (Self::Postgres, Column::Number(name)) => {
                     write!(text, "CAST(value ->> {at} AS BIGINT) AS {name}")
@@ -62,8 +62,7 @@ impl Dialect {
         };
     }
 
-    /// Takes the write lock at once: a transaction that reads first and wants to write later may find that it
-    /// cannot.
+    /// Takes the write lock at once: a transaction that reads first may fail to get it later.
     pub fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN IMMEDIATE",
@@ -79,7 +78,7 @@ impl Dialect {
         }
     }
 
-    /// Counts the tables of this name.
+    /// Counts the tables with this name.
     pub fn count_tables(self) -> &'static str {
         match self {
             Self::Sqlite => "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = $1",
@@ -90,7 +89,7 @@ impl Dialect {
         }
     }
 
-    /// A migration in this engine's words.
+    /// A migration in the SQL of this engine.
     pub fn spell(self, sql: &str) -> String {
         let id = match self {
             Self::Sqlite => "INTEGER PRIMARY KEY",
@@ -112,7 +111,7 @@ impl Dialect {
             ],
             Self::Postgres => &[
                 "SET synchronous_commit = on",
-                // A process that is stopped in the middle of a batch gives way to the next coordinator.
+                // A process that is suspended during a batch loses its transaction, so the next coordinator can lead.
                 "SET idle_in_transaction_session_timeout = 2000",
             ],
         }

@@ -21,22 +21,22 @@ use super::dialect::Dialect;
 use super::location::Location;
 use super::{StorageError, connect, migrate};
 
-/// After this time without a renewal another coordinator takes over.
+/// Without a renewal for so long, another coordinator takes over.
 const LEASE: Duration = Duration::from_secs(2);
-/// After this time where the leader's session has ended as well. The leader has as long to connect again.
+/// The same if the leader's session has ended, too. The leader has as long to reconnect.
 const SILENCE: Duration = Duration::from_millis(350);
-/// The leader stops before its lease ends: its clock and the server's need not run alike.
+/// The leader stops this long before its lease ends, since its clock and the server's may run at different speeds.
 const MARGIN: Duration = Duration::from_millis(500);
 const RENEWALS: Duration = Duration::from_millis(100);
-/// Between two looks of a standby, and two tries of a leader to connect again.
+/// Interval of a standby's checks and of a leader's reconnects.
 const LOOKS: Duration = Duration::from_millis(50);
-/// A server that was restarted is left to its leader first: both have lost their connections.
+/// After a restart of the server, a standby lets the leader reconnect first.
 const COURTESY: Duration = Duration::from_secs(1);
-/// A connection that does not answer for so long is given up.
+/// Timeout of a query.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// An election waits for the last batch of the earlier leader, whose session ends if that does not go on.
+/// An election waits for the last batch of the earlier leader; the server ends its session if the batch stalls.
 const ELECTION: Duration = Duration::from_secs(10);
-/// The last writes of a process that stops.
+/// Timeout of the last writes at shutdown.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
 /// Specific to the schema, in whatever database.
@@ -44,7 +44,7 @@ const LOCK: &str = "SELECT CAST(CASE WHEN pg_try_advisory_lock(778402, hashtext(
                     THEN 1 ELSE 0 END AS BIGINT)";
 const UNLOCK: &str = "SELECT CAST(CASE WHEN pg_advisory_unlock(778402, hashtext(current_schema())) \
                       THEN 1 ELSE 0 END AS BIGINT)";
-/// Ends the session of a leader that was fenced and still holds the lock: its process may be stopped.
+/// Ends the session of a fenced leader that still holds the lock: its process may be suspended.
 const END_LOCK_HOLDER: &str = "SELECT CAST(COUNT(pg_terminate_backend(pid)) AS BIGINT) FROM pg_locks \
      WHERE locktype = 'advisory' AND classid = 778402 AND objsubid = 2 AND granted \
      AND CAST(objid AS BIGINT) = CAST(hashtext(current_schema()) AS BIGINT) & 4294967295 \
@@ -54,19 +54,20 @@ const ONE_ELECTION_AT_A_TIME: &str =
 const LAST_EPOCH: &str = "SELECT CAST(COALESCE(MAX(epoch), 0) AS BIGINT) FROM coordinators";
 const RELEASE: &str = "UPDATE coordinators SET renewed_at = 0 WHERE epoch = $1";
 
-/// The first statement of a batch: it locks the leader's own row, so that no election takes that away before the commit.
+/// The first statement of a batch: it locks the leader's row, so that no election can replace the leader before the
+/// commit.
 #[derive(Debug, Clone, Copy)]
 pub struct Fence(pub Epoch);
 
 impl Fence {
-    /// Begins a transaction, in one call.
+    /// Begins a transaction in one round trip.
     pub async fn begin(self, connection: &mut AnyConnection) -> Result<(), StorageError> {
         let dialect = Dialect::spoken_by(connection);
         if self.0 == Epoch::default() || dialect == Dialect::Sqlite {
             connection.execute(dialect.begin()).await?;
             return Ok(());
         }
-        // A renewal changes no key, so it need not wait for a batch, nor a batch for it.
+        // Renewals and batches do not wait for each other, since a renewal changes no key.
         let text = format!(
             "{}; SELECT epoch FROM coordinators WHERE epoch = {} FOR KEY SHARE",
             dialect.begin(),
@@ -79,8 +80,8 @@ impl Fence {
     }
 }
 
-/// Waits until this process leads, which may be for ever, and begins to renew its lease. `waiting` is called where another
-/// one leads.
+/// Waits until this process leads, without a timeout, and starts to renew its lease. Calls `waiting` if another
+/// coordinator leads.
 pub async fn lead(
     location: &Location,
     waiting: impl FnOnce(),
@@ -120,11 +121,11 @@ pub async fn lead(
 /// The session that holds the lock and renews the lease.
 struct LeaseSession {
     location: Location,
-    /// None after it broke.
+    /// `None` after an error.
     connection: Option<AnyConnection>,
     has_lock: bool,
     has_leases: bool,
-    /// When it was opened again after it broke.
+    /// Time of the last reconnect.
     reopened: Option<Instant>,
     has_ended_lock_holder: bool,
 }
@@ -162,7 +163,7 @@ impl LeaseSession {
         self.connection.as_mut().ok_or(StorageError::Closed)
     }
 
-    /// The epoch of this process, unless another one leads.
+    /// The epoch of this process, or `None` if another one leads.
     async fn try_to_lead(&mut self) -> Result<Option<Epoch>, StorageError> {
         let looked = timeout(PATIENCE, self.look()).await;
         let (is_lock_free, age) = looked.map_err(|_| slow())??;
@@ -185,7 +186,7 @@ impl LeaseSession {
         Ok(elected)
     }
 
-    /// Whether the lock was free, which is taken then, and for how long the lease was not renewed.
+    /// Whether the lock was free and is now held, and the time since the last renewal.
     async fn look(&mut self) -> Result<(bool, Option<Duration>), StorageError> {
         let has_leases = self.has_leases;
         let connection = self.connection().await?;
@@ -193,14 +194,14 @@ impl LeaseSession {
         let has_leases = has_leases || migrate::has_leases(connection).await?;
         let age = match has_leases {
             true => age(connection).await?,
-            // An earlier version knows only the lock.
+            // Earlier versions use only the lock.
             false => (!is_lock_free).then_some(Duration::ZERO),
         };
         self.has_leases = has_leases;
         Ok((is_lock_free, age))
     }
 
-    /// Whether the lease is still this process's to renew.
+    /// Renews the lease. False if another coordinator leads.
     async fn renew(&mut self, epoch: Epoch) -> Result<bool, StorageError> {
         let (has_lock, ends) = (self.has_lock, !self.has_ended_lock_holder);
         let connection = self.connection().await?;
@@ -211,7 +212,8 @@ impl LeaseSession {
         if !has_lock {
             let has_lock = number(connection, LOCK).await? == 1;
             if !has_lock && ends {
-                // The lock is an earlier sign of the next death, no more: without the right to end it the lease alone serves.
+                // The lock only makes the next failover faster: without permission to end its holder's session, the
+                // lease alone is used.
                 let _ = number(connection, END_LOCK_HOLDER).await;
             }
             self.has_lock = has_lock;
@@ -282,7 +284,7 @@ async fn keep(mut session: LeaseSession, leadership: Leadership, stopping: Cance
     }
 }
 
-/// For the last write, while the process stops.
+/// Interval of the checks for the last write at shutdown.
 const LAST_LOOKS: Duration = Duration::from_millis(20);
 
 /// Without waiting for the server's disk: a renewal lost in a crash is repeated.
@@ -292,7 +294,7 @@ async fn open(location: &Location) -> Result<AnyConnection, StorageError> {
     Ok(connection)
 }
 
-/// None in a database without elections.
+/// Time since the last renewal; `None` if the database had no election yet.
 async fn age(connection: &mut AnyConnection) -> Result<Option<Duration>, StorageError> {
     let text = format!(
         "SELECT CAST({} - MAX(renewed_at) AS BIGINT) FROM coordinators",
@@ -320,7 +322,7 @@ async fn elect(
         .execute("SET LOCAL synchronous_commit = on")
         .await?;
     connection.execute(ONE_ELECTION_AT_A_TIME).await?;
-    // Waits for the batch that the earlier leader is writing, if it is.
+    // Waits for a batch of the earlier leader.
     connection
         .fetch_all("SELECT epoch FROM coordinators FOR UPDATE")
         .await?;
@@ -333,7 +335,7 @@ async fn elect(
     Ok(Some(epoch))
 }
 
-/// Takes the place of the last leader.
+/// Records the next epoch as the leader.
 async fn succeed(connection: &mut AnyConnection, dialect: Dialect) -> Result<Epoch, StorageError> {
     let epoch = number(connection, LAST_EPOCH).await? + 1;
     let now = match dialect {
@@ -348,7 +350,7 @@ async fn succeed(connection: &mut AnyConnection, dialect: Dialect) -> Result<Epo
     Ok(Epoch(epoch))
 }
 
-/// Milliseconds of the server's clock, as it is now and not when the transaction began.
+/// The server's clock in milliseconds, at the time of the statement and not of its transaction.
 const NOW: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
 
 fn renewal() -> String {

@@ -43,7 +43,7 @@ pub trait Booked: Sync {
 #[derive(Debug, Default)]
 pub struct Forgiven(HashMap<String, Kudos>);
 
-/// A balance after it has changed.
+/// A balance after a change.
 struct Balance {
     account: AccountId,
     kudos: Kudos,

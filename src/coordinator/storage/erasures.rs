@@ -1,4 +1,4 @@
-//! Deletion and suspension of accounts. The ledger, settled jobs and balances stay: a deleted account is a number there.
+//! Deletion and suspension of accounts. The ledger, settled jobs and balances stay, under the account's number.
 
 use std::collections::HashSet;
 
@@ -14,28 +14,28 @@ use super::revisions::{Topic, next};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// How far an account was deleted or suspended.
+/// Outcome of a deletion or suspension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountChange {
     Done,
-    /// No account has this number.
+    /// Unknown account.
     Missing,
     /// The account is the only administrator: nothing was changed.
     LastAdmin,
 }
 
-/// The account goes, with all that is stored of it.
+/// Deletes an account with all its stored data.
 #[derive(Debug)]
 struct AccountDeletion {
     account: AccountId,
     now: UnixMillis,
 }
 
-/// Stored requests, results and responses of an account go.
+/// Deletes stored requests, results and responses of an account.
 #[derive(Debug)]
 struct ContentDeletion(AccountId);
 
-/// The account may do nothing, or everything again.
+/// Suspends an account, or ends its suspension.
 #[derive(Debug)]
 struct Suspension {
     account: AccountId,
@@ -56,7 +56,7 @@ impl Store {
         self.change(AccountDeletion { account, now }).await
     }
 
-    /// How many rows there were. The account stays.
+    /// Returns the number of deleted rows. The account stays.
     pub async fn delete_contents(&self, account: AccountId) -> Result<u64, StorageError> {
         self.change(ContentDeletion(account)).await
     }
@@ -73,7 +73,7 @@ impl Store {
         .await
     }
 
-    /// Accounts whose contents are deleted, and since when.
+    /// Accounts whose contents are being deleted, with the start time.
     pub async fn erasures(&self) -> Result<Vec<(AccountId, UnixMillis)>, StorageError> {
         let rows = sqlx::query("SELECT account, at FROM erasures ORDER BY at");
         let rows = rows.fetch_all(&self.readers).await?;
@@ -86,8 +86,7 @@ impl Store {
         self.change(ErasureEnd(before)).await
     }
 
-    /// The jobs and requests of an account that ended since this moment or have not ended: media objects are named
-    /// after them.
+    /// The account's jobs and requests that have not ended, or ended since this time. Media objects have their ids.
     pub async fn object_owners(
         &self,
         account: AccountId,
@@ -169,7 +168,7 @@ async fn delete_all(
     Ok(rows)
 }
 
-/// None for the house, the anonymous account and unknown numbers.
+/// `None` for the house, the anonymous account and unknown accounts.
 async fn roles_of(
     account: AccountId,
     connection: &mut AnyConnection,
@@ -179,7 +178,7 @@ async fn roles_of(
     row.map_or(Ok(None), |row| Ok(Some(Roles::parse(row.try_get(0)?))))
 }
 
-/// Suspended administrators count for nothing.
+/// Suspended administrators do not count.
 async fn is_last_admin(
     account: AccountId,
     roles: Roles,
@@ -213,7 +212,7 @@ impl Change for AccountDeletion {
             if is_last_admin(self.account, roles, connection).await? {
                 return Ok(AccountChange::LastAdmin);
             }
-            // For processes that know the account by no key.
+            // Notifies processes that cache the account without a key.
             next(Topic::Keys, connection).await?;
             revoke_all(self.account, self.now, connection).await?;
             erase_contents(self.account, self.now, connection).await?;

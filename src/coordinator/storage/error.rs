@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Cloned, because one failed commit fails everything that was in it.
+/// `Clone`, because the error of a commit goes to all its writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
     #[error("{0}")]
@@ -27,10 +27,10 @@ pub enum StorageError {
     Rescued(String),
     #[error("invalid data in the database: {0}")]
     Broken(String),
-    /// A server that is down, a file that cannot be opened.
+    /// The server is down, or the file cannot be opened.
     #[error("the database is unreachable: {0}")]
     Unreachable(String),
-    /// The statement or its values: trying again does not help, and its neighbours are not to blame.
+    /// An invalid statement or value: a retry does not help, and other writes of the batch are unaffected.
     #[error("the database rejected a statement: {0}")]
     Refused(String),
     #[error("the database is closed")]
@@ -49,12 +49,12 @@ pub enum StorageError {
 const LOCK_WAIT_SECS: u64 = 5;
 
 impl StorageError {
-    /// Whether only this one write is at fault, and not the connection or the disk.
+    /// Whether the error is one of a single write, not of the connection or the disk.
     pub(super) fn is_of_one_write(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 
-    /// Whether waiting does not help.
+    /// Whether retries cannot help.
     pub(super) fn needs_operator(&self) -> bool {
         matches!(
             self,
@@ -69,7 +69,7 @@ impl From<sqlx::Error> for StorageError {
             sqlx::Error::Database(error) => {
                 let code = error.code().unwrap_or_default();
                 match code.parse::<u32>() {
-                    // PostgreSQL's codes have five signs, some only digits.
+                    // Codes of PostgreSQL have five characters, sometimes all digits.
                     Ok(code_number) if code.len() < 5 => of_sqlite(code_number, error.message()),
                     _ => of_postgres(&code, error.message()),
                 }
@@ -110,9 +110,9 @@ fn of_sqlite(code: u32, message: &str) -> StorageError {
 /// The error of an SQLSTATE class, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn of_postgres(code: &str, message: &str) -> StorageError {
     match code.get(..2).unwrap_or_default() {
-        // Lost connections, refused ones, a server that shuts down, deadlocks.
+        // Lost or refused connections, a shutdown of the server, deadlocks.
         "08" | "28" | "3D" | "57" | "40" => StorageError::Unreachable(message.to_owned()),
-        // The process was stopped for a while, or starved: the server has ended the transaction.
+        // The process was suspended for a while, so the server has ended the transaction.
         "25" if code == "25P03" => StorageError::Unreachable(message.to_owned()),
         "25" => StorageError::ReadOnly,
         "53" if code == "53100" => StorageError::Full,

@@ -9,7 +9,7 @@ use muster_protocol::job::{RequestId, UnixMillis};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// Requests that go in one step: a few hundredths of a second of the writer. Jobs, where they are without one.
+/// Requests, or jobs without one, per step: a few hundredths of a second of the writer.
 pub const STEP: i64 = 500;
 
 impl Store {
@@ -53,7 +53,7 @@ const LOST: &str = "SELECT results.job FROM results \
      AND NOT EXISTS (SELECT 1 FROM settled WHERE settled.job = results.job \
      AND settled.accepted_at + settled.total_ms >= $1) LIMIT $2";
 
-/// Requests in one statement.
+/// Requests per statement.
 const AT_ONCE: usize = 8;
 const KEEP: &str = "UPDATE requests SET expires_at = $1 WHERE expires_at < $1 \
                     AND id IN ($2, $3, $4, $5, $6, $7, $8, $9)";
@@ -74,7 +74,7 @@ impl Change for Keep {
         Box::pin(async move {
             for some in self.ids.chunks(AT_ONCE) {
                 let mut kept = sqlx::query(KEEP).bind(self.until.0);
-                // The rest of the places repeat the last.
+                // Unused parameters repeat the last one.
                 for place in 0..AT_ONCE {
                     kept = kept.bind(some[place.min(some.len() - 1)].to_string());
                 }
@@ -89,7 +89,7 @@ impl Change for Keep {
 #[derive(Debug)]
 struct Forget(UnixMillis);
 
-/// In one transaction: both are of the same requests.
+/// In one transaction, since both are of the same requests.
 const FORGET: [&str; 2] = [
     "DELETE FROM results WHERE request IN \
      (SELECT id FROM requests WHERE expires_at <= $1 ORDER BY expires_at, id LIMIT $2)",

@@ -1,4 +1,4 @@
-//! The rows of an account, table by table, as JSON: times as text, kudos as numbers, and no secrets.
+//! The rows of an account, table by table, as JSON: times as text, kudos as numbers, without secrets.
 
 use serde_json::{Map, Value};
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
@@ -9,18 +9,18 @@ use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::{StorageError, Store};
 
-/// A list of the exported document.
+/// A section of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportSection {
     name: &'static str,
-    /// With the account as its first parameter, a limit and an offset after it.
+    /// Parameters: account, limit, offset.
     query: &'static str,
     page: usize,
 }
 
-/// Rows are small.
+/// Page size for small rows.
 const SMALL: usize = 500;
-/// Rows may take megabytes.
+/// Page size for rows of megabytes.
 const LARGE: usize = 4;
 
 macro_rules! sections {
@@ -75,7 +75,7 @@ impl ExportSection {
         self.name
     }
 
-    /// Rows that are read at once.
+    /// Rows per page.
     pub fn page(self) -> usize {
         self.page
     }
@@ -91,7 +91,7 @@ const KUDOS: &[&str] = &[
     "monthly_kudos",
     "utilized",
 ];
-/// Columns whose text is JSON, where it can be read.
+/// Columns of JSON text, exported as JSON if they parse.
 const JSON: &[&str] = &[
     "body", "examples", "input", "models", "output", "params", "response", "tags",
 ];

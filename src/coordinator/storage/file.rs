@@ -17,7 +17,7 @@ use crate::file_id::{FileId, is_gone};
 use super::StorageError;
 use super::location::Location;
 
-/// The database and its write-ahead log as they were opened. Clones speak of the same files; on a server there are none.
+/// The database and its write-ahead log, as opened. Clones share them; empty for a server.
 #[derive(Debug, Clone, Default)]
 pub struct OpenFiles(Arc<[OpenFile]>);
 
@@ -28,7 +28,7 @@ struct OpenFile {
 }
 
 impl OpenFiles {
-    /// To be called when a connection has read something: from then on there is a log, and it stays the same one while
+    /// Must be called after a connection's first read: from then on the log exists, and stays the same file while
     /// connections are open.
     pub fn of(location: &Location) -> Result<Self, StorageError> {
         let Location::Sqlite(path) = location else {
@@ -43,7 +43,7 @@ impl OpenFiles {
         Ok(Self([Some(database), log].into_iter().flatten().collect()))
     }
 
-    /// Fails where one of the files no longer has its name. Whether the disk answers is not asked here.
+    /// Fails if one of the files was deleted or replaced. Other errors of the disk are ignored here.
     pub fn check(&self) -> Result<(), StorageError> {
         let is_same = |file: &OpenFile| match FileId::of(&file.path) {
             Ok(id) => id == file.id,
@@ -55,16 +55,16 @@ impl OpenFiles {
         }
     }
 
-    /// Whether the disk has too little room for new requests. The reserve is for running ones.
+    /// Whether the disk has too little space for new requests. Running ones may use the reserve.
     pub fn is_disk_full(&self) -> bool {
         let folder = self.0.first().and_then(|file| file.path.parent());
-        // A relative name of one part lies in the current folder.
+        // A relative path of one part is in the current folder.
         let folder = folder.map(|folder| match folder == Path::new("") {
             true => Path::new("."),
             false => folder,
         });
         let disk = folder.map(rustix::fs::statvfs);
-        // Some network filesystems do not say how large they are.
+        // Some network filesystems do not report their size.
         let is_full = |disk: rustix::fs::StatVfs| {
             disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE
         };
@@ -79,10 +79,10 @@ impl OpenFiles {
     }
 }
 
-/// Bytes that stay free for running requests: the answers of some hundred.
+/// Bytes reserved for running requests: enough for the outputs of several hundred.
 const RESERVE: u64 = 8 << 20;
 
-/// Files that belong to the database and may be deleted with it, such as the server secret.
+/// Files of the database that may be deleted together with it, such as the server secret.
 #[derive(Clone, Default)]
 pub struct Companions(Arc<Mutex<Vec<(PathBuf, String)>>>);
 
@@ -117,7 +117,7 @@ impl fmt::Debug for Companions {
     }
 }
 
-/// A new file that other users cannot read.
+/// Creates a file with permissions for its owner only.
 pub fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut open = options
@@ -134,13 +134,13 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The name of the latest whole copy of a database that was lost here.
+/// The file name of the latest complete copy of a lost database.
 pub fn rescued(path: &Path) -> Option<String> {
     let prefix = rescue_prefix(path)?;
     let entries = path.parent()?.read_dir().ok()?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let copies = names.filter_map(|name| {
-        // A copy that was not finished has a longer name.
+        // Incomplete copies have a longer name.
         let time: u64 = name.strip_prefix(&prefix)?.parse().ok()?;
         Some((time, name))
     });
@@ -152,10 +152,10 @@ fn rescue_prefix(database: &Path) -> Option<String> {
     Some(format!("{name}.rescued-"))
 }
 
-/// Moves a log away that belongs to another database of this name, such as one that was deleted: SQLite would write it over
-/// the file. A database whose header says that it has no log has none.
+/// Renames a log of another database with this name, for example a deleted one: SQLite would apply it to the file. A
+/// database whose header is not in WAL mode has no log of its own.
 pub fn set_foreign_log_aside(path: &Path) -> io::Result<()> {
-    // Closing a file ends the locks that this process has on it: its own connections may have some from the second time on.
+    // Closing a file releases this process's locks on it, which its own connections may hold from the second time on.
     static OPENED: LazyLock<Mutex<HashSet<FileId>>> = LazyLock::new(Mutex::default);
     let mut opened = OPENED.lock();
     let log = log_of(path);
@@ -171,7 +171,7 @@ pub fn set_foreign_log_aside(path: &Path) -> io::Result<()> {
     std::fs::rename(&log, aside)
 }
 
-/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file has none.
+/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file has no header, and may have a log.
 fn has_log(path: &Path) -> io::Result<bool> {
     const READ_VERSION: usize = 19;
     let mut header = [0; READ_VERSION + 1];

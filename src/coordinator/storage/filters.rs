@@ -1,4 +1,4 @@
-//! Prompt filters, as moderators write them. Every change raises the counter `filters`.
+//! Prompt filters of moderators. Every change increments the counter `filters`.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -20,12 +20,12 @@ pub struct FilterRow {
     pub kind: i64,
     pub description: Option<String>,
     pub replacement: String,
-    /// Who wrote it last.
+    /// The last editor.
     pub editor: AccountId,
     pub editor_name: String,
 }
 
-/// A filter as it is written for the first time.
+/// A new filter.
 #[derive(Debug, Clone)]
 pub struct NewFilter {
     pub regex: String,
@@ -53,7 +53,7 @@ pub struct FilterChange {
 pub enum FilterChanged {
     Done(FilterRow),
     Unknown,
-    /// Another filter has this pattern and type.
+    /// Another filter has the same pattern and type.
     Twin(i64),
 }
 
@@ -61,7 +61,7 @@ pub enum FilterChanged {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterMade {
     New(FilterRow),
-    /// There was one of this pattern and type already, which stays as it is.
+    /// A filter with this pattern and type exists and is unchanged.
     Known(FilterRow),
     Full,
 }
@@ -108,7 +108,7 @@ impl Store {
         self.change(change).await
     }
 
-    /// Whether there was one.
+    /// Whether it existed.
     pub async fn remove_filter(&self, id: i64) -> Result<bool, StorageError> {
         self.change(FilterRemoval { id }).await
     }
@@ -217,7 +217,7 @@ async fn find(
     first(row.bind(id), source).await
 }
 
-/// The filter of this pattern and type.
+/// The filter with this pattern and type.
 async fn twin(
     pattern: &str,
     kind: i64,

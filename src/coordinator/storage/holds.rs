@@ -15,13 +15,13 @@ use super::{StorageError, Store};
 /// The source of held kudos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purse {
-    /// The balance of an account, as far as it is above its floor.
+    /// The balance of an account above its floor.
     Account(AccountId),
     /// The rest of a shared key's budget.
     Key(SharedKeyId),
 }
 
-/// Kudos to be kept for a request, which may have one of each kind of purse.
+/// Held kudos of a request, which may have one hold of each kind of purse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     pub request: RequestId,
@@ -56,7 +56,7 @@ struct ReleaseLost {
 /// A released hold: its purse and amount.
 struct Held(Purse, Kudos);
 
-/// How the holds of one kind of purse are written.
+/// The SQL for holds of one kind of purse.
 struct Book {
     keep: &'static str,
     note: &'static str,
@@ -164,7 +164,7 @@ impl Store {
         self.change(ReleaseLost { before, owner }).await
     }
 
-    /// The requests that something is kept for.
+    /// Requests with holds.
     pub async fn holding(&self) -> Result<Vec<RequestId>, StorageError> {
         let rows = sqlx::query("SELECT request FROM holds UNION SELECT request FROM key_holds");
         let rows = rows.fetch_all(&self.readers).await?;

@@ -16,7 +16,7 @@ use super::values::storable;
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// A key with the account it belongs to.
+/// A key with its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
     pub id: KeyId,
@@ -26,7 +26,7 @@ pub struct KeyRow {
     pub label: String,
     pub scopes: Scopes,
     pub worker_name: Option<String>,
-    /// Belongs to the first worker that connects with it.
+    /// Will be bound to the first worker that connects with it.
     pub joins: bool,
     pub created_at: UnixMillis,
     pub expires_at: Option<UnixMillis>,
@@ -37,7 +37,7 @@ pub struct KeyRow {
     pub account_name: String,
     pub roles: Roles,
     pub means: Means,
-    /// Jobs that the account may have waiting, where that is not as the settings say.
+    /// Overrides the configured limit of waiting jobs.
     pub concurrency: Option<i64>,
 }
 
@@ -52,19 +52,19 @@ pub struct NewKeyRow {
     pub joins: bool,
     pub created_at: UnixMillis,
     pub expires_at: Option<UnixMillis>,
-    /// Without one, the account may have any number of keys.
+    /// `None` is unlimited.
     pub limit: Option<KeyLimit>,
 }
 
-/// How many keys an account may have, the new one included.
+/// Limits on an account's keys, the new one included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyLimit {
-    /// Neither revoked nor expired.
+    /// Keys that are neither revoked nor expired.
     pub valid: i64,
     pub rows: i64,
 }
 
-/// The key of a join token belongs to this worker from now on, and does not expire.
+/// Binds the key of a join token to a worker, without expiry.
 #[derive(Debug)]
 struct KeyBinding {
     key: KeyId,
@@ -93,22 +93,22 @@ macro_rules! select_keys {
     };
 }
 
-/// Rows that are read at once.
+/// Rows per query.
 const PAGE: i64 = 500;
 
 impl Store {
-    /// `None` at the account's limit.
+    /// `None` at the limit of keys.
     pub async fn create_key(&self, key: NewKeyRow) -> Result<Option<KeyId>, StorageError> {
         self.change(key).await
     }
 
-    /// Whether the key of a join token belongs to this worker now, which no other had taken it for.
+    /// Binds the key of a join token to a worker. False if the key is bound already, or revoked.
     pub async fn bind_key(&self, key: KeyId, worker_name: &str) -> Result<bool, StorageError> {
         let worker_name = storable(worker_name);
         self.change(KeyBinding { key, worker_name }).await
     }
 
-    /// Whether there was such a key, not revoked before.
+    /// True if the key existed and was not revoked.
     pub async fn revoke_key(&self, public_id: &str, now: UnixMillis) -> Result<bool, StorageError> {
         let public_id = storable(public_id);
         self.change(Revocation { public_id, now }).await
@@ -130,7 +130,7 @@ impl Store {
         all(rows.bind(account.0), &self.readers).await
     }
 
-    /// The next keys that changed after this revision, in the order of their changes.
+    /// The next page of keys changed after this revision, in the order of the changes.
     pub async fn keys_changed_after(&self, revision: i64) -> Result<Vec<KeyRow>, StorageError> {
         let rows = sqlx::query(select_keys!(
             "WHERE revision > $1 ORDER BY revision LIMIT $2"
@@ -147,7 +147,7 @@ impl Change for NewKeyRow {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<Option<KeyId>, StorageError>> {
         Box::pin(async move {
-            // Locks the counter: keys are created one after the other.
+            // Locks the counter, so keys are created one after the other.
             let revision = revisions::next(Topic::Keys, connection).await?;
             if self.is_beyond_limit(connection).await? {
                 return Ok(None);
@@ -230,7 +230,7 @@ impl Change for Revocation {
     }
 }
 
-/// Every key of an account opens nothing from now on.
+/// Revokes all keys of an account.
 pub async fn revoke_all(
     account: AccountId,
     now: UnixMillis,
@@ -244,7 +244,7 @@ pub async fn revoke_all(
     Ok(())
 }
 
-/// The account of these keys has changed: each takes a revision of its own.
+/// Gives all keys of a changed account a new revision each.
 pub async fn touch_keys(
     account: AccountId,
     connection: &mut AnyConnection,

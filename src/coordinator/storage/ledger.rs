@@ -19,10 +19,10 @@ pub struct LedgerSums {
     pub entries: Kudos,
     /// Sum of all balances: zero.
     pub balances: Kudos,
-    /// Jobs and postings with entries that do not sum to zero, and entries that have neither a settled job nor a
-    /// posting: none.
+    /// Number of jobs and postings whose entries do not sum to zero, and of entries without a settled job or a posting:
+    /// 0.
     pub wrong_jobs: i64,
-    /// Accounts whose balance is not the sum of their entries and their opening balance: none.
+    /// Number of accounts whose balance is not the sum of their entries and their opening balance: 0.
     pub wrong_balances: i64,
 }
 
@@ -50,7 +50,7 @@ impl Store {
         let mut means = HashMap::new();
         for some in accounts.chunks(AT_ONCE) {
             let mut query = sqlx::query(SOME_MEANS);
-            // The rest of the places repeat the last.
+            // Unused parameters repeat the last one.
             for place in 0..AT_ONCE {
                 query = query.bind(some[place.min(some.len() - 1)].0);
             }
@@ -61,7 +61,7 @@ impl Store {
         Ok(means)
     }
 
-    /// The entries of one job: whose, and how much.
+    /// The entries of one job: account and amount.
     pub async fn entries(&self, job: JobId) -> Result<Vec<(AccountId, Kudos)>, StorageError> {
         let rows = sqlx::query("SELECT account, amount FROM ledger WHERE job = $1 ORDER BY id");
         let rows = rows.bind(job.to_string()).fetch_all(&self.readers).await?;

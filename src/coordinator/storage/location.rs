@@ -34,7 +34,7 @@ const PARAMETERS: [&str; 11] = [
 const FILE: &str = "coordinator.sqlite";
 
 impl Location {
-    /// The file that is used when nothing else is said.
+    /// The default file.
     pub fn in_folder(folder: &Path) -> Self {
         Self::Sqlite(folder.join(FILE))
     }
@@ -42,7 +42,7 @@ impl Location {
     /// `postgres://…`, `sqlite:PATH`, or a path.
     pub fn parse(text: &str) -> Result<Self, StorageError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            // The text may hold a password: it is not quoted.
+            // The URL may contain a password, so the error does not quote it.
             let url = Url::parse(text).map_err(|error| {
                 StorageError::Misnamed(format!("the database address is not a valid URL: {error}"))
             })?;
@@ -62,7 +62,7 @@ impl Location {
         Ok(Self::Sqlite(PathBuf::from(path)))
     }
 
-    /// Whether there may be a database: only a missing file is known to be none.
+    /// Whether the database may exist; only a missing file is certain.
     pub fn exists(&self) -> bool {
         match self {
             Self::Sqlite(path) => path.exists(),
@@ -84,7 +84,7 @@ fn is_parameter(name: &str) -> bool {
     PARAMETERS.contains(&name) || name.starts_with("options[")
 }
 
-/// Which one it was is not said either: it may be the rest of a password.
+/// Does not quote the parameter, which may be a part of a password.
 fn unknown_parameter() -> StorageError {
     StorageError::Misnamed(format!(
         "unknown parameter in the database address, allowed are {}",

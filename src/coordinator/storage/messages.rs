@@ -19,12 +19,12 @@ use super::{StorageError, Store};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageRow {
     pub id: Uuid,
-    /// None: all of them.
+    /// `None` is for all workers.
     pub worker: Option<WorkerId>,
     pub worker_id: Option<Uuid>,
     pub author: AccountId,
     pub message: String,
-    /// Whose it is said to be.
+    /// The claimed origin of the message, unverified.
     pub origin: String,
     pub created_at: UnixMillis,
     pub expires_at: UnixMillis,
@@ -43,7 +43,7 @@ pub struct NewMessage {
     pub most: i64,
 }
 
-/// Which messages are wanted.
+/// Filter of a message list.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageSearch {
     pub author: Option<AccountId>,
@@ -51,7 +51,7 @@ pub struct MessageSearch {
     /// Only messages that this account may read: its own, those to its workers, and those to all.
     pub reader: Option<AccountId>,
     pub validity: Validity,
-    /// The first is 0.
+    /// Page 0 is the first.
     pub page: u32,
     pub now: UnixMillis,
 }
@@ -72,7 +72,7 @@ macro_rules! select_messages {
 }
 
 impl Store {
-    /// Whether there was room for one more.
+    /// False at the limit of messages.
     pub async fn create_message(&self, message: NewMessage) -> Result<bool, StorageError> {
         self.change(message).await
     }
@@ -90,7 +90,7 @@ impl Store {
         all(rows.bind(now.0), &self.readers).await
     }
 
-    /// A page of them, the newest first.
+    /// One page of messages, the newest first.
     pub async fn messages(&self, search: MessageSearch) -> Result<Vec<MessageRow>, StorageError> {
         let rows = sqlx::query(select_messages!(
             "WHERE ($1 = -1 OR author = $1) AND ($2 = 0 OR worker = $2) \
@@ -108,7 +108,7 @@ impl Store {
         all(rows, &self.readers).await
     }
 
-    /// Whether it was there.
+    /// Whether it existed.
     pub async fn remove_message(&self, id: Uuid) -> Result<bool, StorageError> {
         self.change(Removal(id)).await
     }

@@ -51,12 +51,12 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0030_coordinators.sql"),
 ];
 
-/// Makes the file, for its owner's eyes only: it holds the hashes of keys.
+/// Creates the file with permissions for its owner only: it holds the hashes of keys.
 pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
     if path.exists() {
         return Ok(file::set_foreign_log_aside(path)?);
     }
-    // An empty database in the place of a lost one would hide that there is a copy.
+    // A new empty database would hide that a copy of the lost one exists.
     if let Some(copy) = file::rescued(path) {
         return Err(StorageError::Rescued(copy));
     }
@@ -64,7 +64,7 @@ pub fn prepare_file(path: &Path) -> Result<(), StorageError> {
         std::fs::create_dir_all(folder)?;
     }
     match make_private(path) {
-        // Another process was faster, and it is its owner's alone all the same.
+        // Another process created it first, with the same permissions.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => Ok(made?),
     }
@@ -126,7 +126,7 @@ async fn apply_or_undo(
     applied
 }
 
-/// Asks for the version again inside: another process may have been faster.
+/// Reads the version again inside the transaction: another process may have migrated first.
 async fn apply(
     connection: &mut AnyConnection,
     dialect: Dialect,
@@ -150,7 +150,7 @@ async fn apply(
     Ok(())
 }
 
-/// Whether there are tables of ours.
+/// Whether the database has this program's tables.
 pub async fn is_made(
     connection: &mut AnyConnection,
     location: &Location,
@@ -158,7 +158,7 @@ pub async fn is_made(
     Ok(version(connection, Dialect::of(location)).await? > 0)
 }
 
-/// Zero for a database without our tables.
+/// Schema version; 0 without this program's tables.
 async fn version(connection: &mut AnyConnection, dialect: Dialect) -> Result<i64, StorageError> {
     if !has_table("counters", connection, dialect).await? {
         return Ok(0);

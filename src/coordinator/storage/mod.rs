@@ -146,7 +146,7 @@ use revisions::Watched;
 use write::{Change, Write};
 use writer::Writer;
 
-/// The store. Clones speak to the same writer.
+/// The store. Clones share one writer.
 #[derive(Debug, Clone)]
 pub struct Store {
     readers: AnyPool,
@@ -162,11 +162,11 @@ pub struct Store {
 /// Writes queued for the writer; beyond it, callers wait.
 const QUEUE: usize = 4096;
 const READERS: u32 = 4;
-/// A reader's connection to a server ends after this.
+/// Lifetime of a reader's connection to a server.
 const RENEWED: Duration = Duration::from_secs(30 * 60);
-/// A connection that has just worked is believed to work.
+/// A connection that was used this recently is not tested.
 const TRUSTED: Duration = Duration::from_secs(1);
-/// A server that does not answer for so long counts as down.
+/// A server without a reply for so long counts as down.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Store {
@@ -175,7 +175,7 @@ impl Store {
         Self::open_as(Leadership::default(), location, tasks).await
     }
 
-    /// Opens the database, made if it is new and migrated if it is older, and starts its writer.
+    /// Opens the database, creates or migrates it if needed, and starts its writer.
     pub async fn open_as(
         leadership: Leadership,
         location: &Location,
@@ -215,7 +215,7 @@ impl Store {
         })
     }
 
-    /// Whether a coordinator has made its tables there. Makes and changes nothing.
+    /// Whether a coordinator has created its tables there. Changes nothing.
     pub async fn is_made(location: &Location) -> Result<bool, StorageError> {
         install_default_drivers();
         if !location.exists() {
@@ -231,7 +231,7 @@ impl Store {
         migrate::is_made(&mut connection, location).await
     }
 
-    /// Whether the store answered when it was last asked, which is less than two seconds ago.
+    /// Whether the last check succeeded, less than two seconds ago, and this process leads.
     pub fn is_reachable(&self) -> bool {
         self.health.is_good() && self.leadership.is_leading()
     }
@@ -283,7 +283,7 @@ impl Store {
         self.write(|answer| Write::other(change, answer)).await
     }
 
-    /// Hands a write to the writer and waits until it is on disk.
+    /// Sends a write to the writer and waits until it is on disk.
     async fn write<A>(
         &self,
         write: impl FnOnce(oneshot::Sender<Result<A, StorageError>>) -> Write,
@@ -295,7 +295,7 @@ impl Store {
     }
 }
 
-/// A connection that may write.
+/// A connection that can write.
 async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
     let options = location.options()?;
     let connecting = timeout(PATIENCE, options.connect());
@@ -310,8 +310,8 @@ async fn connect(location: &Location) -> Result<AnyConnection, StorageError> {
     Ok(connection)
 }
 
-/// SQLite does not wait for a program that turns on the log of a new file at the same time, but says at once that the file
-/// is locked. A lock that was waited for is no such case.
+/// When another program enables the log of a new file at the same time, SQLite reports a lock at once without waiting.
+/// Locks that it waited for are not retried here.
 async fn set(connection: &mut AnyConnection, setting: &'static str) -> Result<(), StorageError> {
     let began = Instant::now();
     loop {
@@ -326,7 +326,7 @@ async fn set(connection: &mut AnyConnection, setting: &'static str) -> Result<()
     }
 }
 
-/// Within this time a lock is refused and not waited for.
+/// An earlier lock error was reported without waiting.
 const AT_ONCE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -342,7 +342,7 @@ fn named(error: StorageError, location: &Location) -> StorageError {
 
 fn readers(location: &Location) -> Result<AnyPool, StorageError> {
     let settings = Dialect::of(location).reader_settings();
-    // A server likes its connections renewed. SQLite would remove its log if all of them ended at once.
+    // Connections to a server are renewed regularly. SQLite would delete its log if all of them closed at once.
     let renewed = match location {
         Location::Postgres(_) => Some(RENEWED),
         Location::Sqlite(_) => None,
@@ -354,7 +354,7 @@ fn readers(location: &Location) -> Result<AnyPool, StorageError> {
         // Opened in advance, so that the first query does not wait.
         .min_connections(READERS)
         .acquire_timeout(Duration::from_secs(2))
-        // Every connection is tried when it comes back; only one that has been idle since is tried again.
+        // Returned connections are tested; here only those that have been idle are tested again.
         .test_before_acquire(false)
         .before_acquire(|connection, last| {
             Box::pin(async move {

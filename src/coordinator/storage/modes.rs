@@ -1,5 +1,5 @@
-//! The modes of the service. Every change raises the counter `modes`, in the same transaction; the pulse reads both, and
-//! that is how other processes learn of it.
+//! Modes of the service. Every change increments the counter `modes` in the same transaction; the periodic check reads
+//! both, so other processes learn of it.
 
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};

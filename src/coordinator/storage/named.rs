@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::StorageError;
 
-/// Why nothing was written.
+/// Why a write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotNamed {
     /// The owner has another record of this name.
@@ -38,7 +38,7 @@ pub fn unless_taken(table: &str) -> String {
     )
 }
 
-/// With [`unless_taken`] in it.
+/// For an update with [`unless_taken`].
 pub async fn update(
     row: Query<'_, Any, AnyArguments>,
     table: &str,

@@ -29,7 +29,7 @@ impl Store {
         }
     }
 
-    /// Whether one user has given another kudos after this moment.
+    /// Whether one user has sent another kudos after this time.
     pub async fn has_given(
         &self,
         from: AccountId,

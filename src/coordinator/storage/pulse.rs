@@ -35,11 +35,11 @@ pub struct Health {
     read: Side,
     written: Side,
     disk: Side,
-    /// Rises with every write that went well.
+    /// Number of successful writes.
     writes: AtomicU64,
 }
 
-/// Reading, or writing.
+/// State of reads, of writes or of the disk.
 #[derive(Debug, Default)]
 struct Side {
     is_bad: AtomicBool,
@@ -62,7 +62,7 @@ impl Health {
         }
     }
 
-    /// Gives back whether it was good before.
+    /// Returns whether writes were healthy before.
     pub fn note_write(&self, written: &Result<(), StorageError>) -> bool {
         self.writes
             .fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Side {
     }
 
     fn note(&self, error: Option<&StorageError>) -> bool {
-        // Nearly always it is good and was good.
+        // The usual case needs no lock.
         if error.is_none() && self.is_good() {
             return true;
         }
@@ -131,7 +131,7 @@ pub struct Followed {
 /// The results of one check.
 #[derive(Debug, Default)]
 pub struct Look {
-    /// The counters, by their names.
+    /// The counters by name.
     counters: Vec<(String, i64)>,
     modes: Reading,
 }
@@ -171,13 +171,13 @@ pub fn start(
 
 struct Pulse {
     readers: AnyPool,
-    /// Weak, so that the writer ends with the last store.
+    /// Weak, so that the writer ends when the last store is dropped.
     writes: mpsc::WeakSender<Write>,
     health: Arc<Health>,
     files: OpenFiles,
     companions: Companions,
     rescuer: Option<Rescuer>,
-    /// A copy was made, or tried to be made, since the files were last in their places.
+    /// A copy was made or failed since the files were last in place.
     is_rescued: bool,
     revisions: Revisions,
     modes: Arc<watch::Sender<Reading>>,
@@ -223,7 +223,7 @@ impl Pulse {
         }
     }
 
-    /// The writer refuses every write while the files are gone, so all that was answered is in the copy.
+    /// The writer refuses every write while the files are missing, so the copy has all confirmed writes.
     fn look_at_files(&mut self) {
         match self.files.check() {
             Ok(()) => self.is_rescued = false,
@@ -243,7 +243,7 @@ impl Pulse {
         }
     }
 
-    /// Small writes may go on where large ones fail, so that the writer alone would not notice before a request was answered.
+    /// Small writes may still succeed where large ones fail, so the writer alone would notice too late.
     fn look_at_disk(&self) {
         let full = self.files.is_disk_full().then_some(StorageError::Full);
         let had_room = self.health.note_disk(full.as_ref());
@@ -273,7 +273,7 @@ fn is_open(probing: &mut Probing) -> bool {
     matches!(probing.try_recv(), Err(TryRecvError::Empty))
 }
 
-/// No mode is called like a counter.
+/// No mode has the name of a counter.
 const LOOK: &str = "SELECT name, value FROM counters \
                     UNION ALL SELECT name, is_on FROM modes WHERE is_on = 1";
 

@@ -16,14 +16,14 @@ pub struct RatingRow {
     pub job: JobId,
     /// 1 to 10.
     pub rating: Option<u32>,
-    /// 0 is flawless, 5 is unusable.
+    /// 0 is without flaws, 5 is unusable.
     pub artifacts: Option<u32>,
-    /// The best of its request.
+    /// The best output of its request.
     pub best: bool,
 }
 
 impl Store {
-    /// Keeps the ratings of a request and pays for them, unless the posting has happened before.
+    /// Stores the ratings of a request and pays for them, unless they were paid before.
     pub async fn rate(
         &self,
         posting: Posting,

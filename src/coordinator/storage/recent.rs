@@ -14,7 +14,7 @@ pub struct RecentJob {
     pub job: String,
     pub kind: String,
     pub model: String,
-    /// The name of the worker; none if it was deleted.
+    /// The worker's name; `None` if the worker was deleted.
     pub worker: Option<String>,
     pub reward: Kudos,
     /// Tokens of a text; otherwise the number of outputs, which is one.
@@ -27,7 +27,7 @@ pub struct RecentJob {
 /// Most jobs read for the list, however many of them failed.
 const MOST_LOOKED_AT: i64 = 1000;
 
-/// The index on the moment of the end gives the latest rows, and only these are joined.
+/// The index on the end time gives the latest rows, and only these are joined.
 const RECENT: &str = "SELECT latest.job, latest.kind, latest.model, workers.name AS worker_name, latest.reward, \
      latest.paid_tokens, latest.first_output_ms, latest.total_ms, latest.accepted_at FROM (\
      SELECT job, kind, model, state, worker, reward, paid_tokens, first_output_ms, total_ms, accepted_at \
@@ -36,14 +36,14 @@ const RECENT: &str = "SELECT latest.job, latest.kind, latest.model, workers.name
      ORDER BY latest.accepted_at + latest.total_ms DESC LIMIT $2";
 
 impl Store {
-    /// The latest delivered jobs, the newest first.
+    /// The latest delivered jobs, newest first.
     pub async fn recent_jobs(&self, most: u32) -> Result<Vec<RecentJob>, StorageError> {
         let rows = sqlx::query(RECENT).bind(MOST_LOOKED_AT);
         all(rows.bind(i64::from(most)), &self.readers).await
     }
 }
 
-/// An ended job as its account sees it.
+/// An ended job for its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountJob {
     pub job: String,
@@ -60,7 +60,7 @@ pub struct AccountJob {
     pub total_millis: i64,
 }
 
-/// Job ids begin with their moment, so that they order jobs of one millisecond.
+/// Job ids begin with a timestamp, so they order jobs of one millisecond.
 const OF_ACCOUNT: &str = "SELECT job, kind, model, state, reason, prompt_tokens, completion_tokens, charge, cost, \
      accepted_at, total_ms FROM settled WHERE account = $1 \
      AND ($2 = '' OR accepted_at < COALESCE((SELECT accepted_at FROM settled WHERE job = $2), 0) \

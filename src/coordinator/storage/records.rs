@@ -48,7 +48,7 @@ struct Added {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Work {
     tokens: i64,
-    /// Thousands of them.
+    /// In thousands.
     pixelsteps: i64,
 }
 

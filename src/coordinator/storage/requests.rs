@@ -22,7 +22,7 @@ pub struct RequestRow {
     pub id: RequestId,
     pub account: AccountId,
     pub kind: Kind,
-    /// Everything that is needed to ask again.
+    /// Enough to run the request again.
     pub body: String,
     pub accepted_at: UnixMillis,
     pub expires_at: UnixMillis,
@@ -46,9 +46,9 @@ pub enum Wanted {
 /// Payments due when a request is accepted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Dues {
-    /// The style it was made with, whose use is counted and paid.
+    /// The style of the request, whose use is counted and paid.
     pub style: Option<Use>,
-    /// The key of the account that pays with it.
+    /// The shared key that pays.
     pub shared_key: Option<SharedKeyId>,
 }
 
@@ -73,7 +73,7 @@ pub struct OpenRequest {
 }
 
 impl Store {
-    /// On disk when this returns, and everything paid that is owed at once.
+    /// Stores the request and pays its dues. On disk when this returns.
     pub async fn accept(&self, request: RequestRow, dues: Dues) -> Result<(), StorageError> {
         let owner = self.owner();
         let accept = Box::new(Accept {
@@ -91,7 +91,7 @@ impl Store {
         self.change(Lessen { id, wanted, text }).await
     }
 
-    /// The client has deleted the request: a later process does not know it, and the cleanup removes it.
+    /// Deletes the request for its client: later processes skip it, and the cleanup removes it.
     pub async fn expire_request(&self, id: RequestId) -> Result<(), StorageError> {
         let text = "UPDATE requests SET expires_at = 0, cancelled = $2 WHERE id = $1";
         let wanted = Wanted::Nothing;
@@ -105,7 +105,7 @@ impl Store {
         self.change(Lessen { id, wanted, text }).await
     }
 
-    /// Everything of this coordinator that has not expired, the oldest first.
+    /// Unexpired requests of this coordinator, the oldest first.
     pub async fn open_requests(&self, now: UnixMillis) -> Result<Vec<OpenRequest>, StorageError> {
         let owner = self.owner();
         let rows = sqlx::query(OPEN).bind(now.0).bind(owner);
@@ -184,7 +184,7 @@ static REQUESTS: Table = Table {
     tail: "",
 };
 
-/// A request that is taken.
+/// A new request.
 #[derive(Debug)]
 pub struct Accept {
     request: RequestRow,
@@ -227,7 +227,7 @@ fn row(accepted: &&Accept, values: &mut Values) {
     values.number(accepted.owner);
 }
 
-/// Less is wanted of a request.
+/// A cancellation or stop of a request.
 #[derive(Debug)]
 struct Lessen {
     id: RequestId,

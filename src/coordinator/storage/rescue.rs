@@ -1,4 +1,4 @@
-//! A copy of a database whose files were deleted, by a connection that has them open.
+//! Copies a database whose files were deleted, through a connection that has them open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use tracing::{error, warn};
 use super::file::Companions;
 use super::{Location, StorageError, connect, pulse};
 
-/// A copy fails also for a moment: while another connection recovers the log, or a disk is full.
+/// Limit of tries: a copy may fail temporarily, for example while another connection recovers the log or a disk is
+/// full.
 const TRIES: u32 = 30;
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -24,12 +25,12 @@ pub struct Rescuer(Arc<Mutex<AnyConnection>>);
 impl Rescuer {
     pub async fn open(location: &Location) -> Result<Self, StorageError> {
         let mut connection = connect(location).await?;
-        // The log is opened by the first read.
+        // The first read opens the log.
         pulse::look(&mut connection).await?;
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Copies the database as the connection sees it, which is all that is left of it.
+    /// Copies the database through the open connection, the only access to the deleted files.
     pub async fn rescue(&self, path: &Path, companions: &Companions) {
         for restored in companions.restore() {
             error!("{restored} was deleted with the database and has been written again");
@@ -59,7 +60,7 @@ impl Rescuer {
     /// Copies under a temporary name, and renames the complete copy.
     async fn copy(&self, path: &Path) -> Result<(), StorageError> {
         let part = path.with_added_extension("part");
-        // The rest of a try that failed.
+        // A part of an earlier copy that failed.
         let _ = std::fs::remove_file(&part);
         super::migrate::prepare_file(&part)?;
         sqlx::query("VACUUM INTO $1")

@@ -20,11 +20,11 @@ pub struct ResponseRow {
     /// The response that this one continues.
     pub previous: Option<String>,
     pub response: String,
-    /// Items of its own input.
+    /// Items of its own input, without those of earlier responses.
     pub input: String,
-    /// The request, while a background response has not ended.
+    /// The request, until a background response ends.
     pub body: Option<String>,
-    /// The model that a background response asks for.
+    /// The requested model of a background response.
     pub model: Option<String>,
     pub created_at: UnixMillis,
     pub expires_at: UnixMillis,
@@ -36,7 +36,7 @@ struct OwnedResponse {
     owner: i64,
 }
 
-/// A stored response without its texts.
+/// A stored response without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
     pub previous: Option<String>,
@@ -44,7 +44,7 @@ pub struct ResponseHead {
     pub bytes: usize,
 }
 
-/// A background response that has not ended.
+/// An unfinished background response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenResponse {
     pub id: String,
@@ -59,7 +59,7 @@ pub struct ResponseUsage {
     pub bytes: usize,
 }
 
-/// The last text of a background response that is stored already.
+/// The end of a stored background response.
 #[derive(Debug)]
 struct ResponseEnd {
     id: String,
@@ -67,7 +67,7 @@ struct ResponseEnd {
     response: String,
 }
 
-/// A background response begins once more, or has not begun after all.
+/// Changes the number of starts of a background response.
 #[derive(Debug)]
 struct ResponseBeginning {
     id: String,
@@ -90,7 +90,7 @@ impl Store {
         self.change(OwnedResponse { row, owner }).await
     }
 
-    /// Ends a background response, unless it has ended. Whether it had not.
+    /// Ends a background response. False if it has ended before.
     pub async fn end_response(
         &self,
         id: String,
@@ -115,7 +115,7 @@ impl Store {
         self.change(ResponseBeginning { id, times: -1 }).await
     }
 
-    /// How often an open response has begun; none if it has ended or is not there.
+    /// Number of starts of an open response; `None` if it has ended or does not exist.
     pub async fn beginnings(
         &self,
         id: &str,
@@ -129,7 +129,7 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// Whether a job of this request was delivered, and charged: its settlement says so.
+    /// Whether a job of this request was settled as delivered, and so charged.
     pub async fn is_delivered(
         &self,
         request: RequestId,
@@ -169,7 +169,7 @@ impl Store {
         first(query, &self.readers).await
     }
 
-    /// Background responses of this coordinator that have not ended.
+    /// Unfinished background responses of this coordinator.
     pub async fn open_responses(&self) -> Result<Vec<OpenResponse>, StorageError> {
         let query = sqlx::query(
             "SELECT id, account, model FROM responses \
@@ -187,7 +187,7 @@ impl Store {
         Ok(usage.unwrap_or_default())
     }
 
-    /// Whether it was there.
+    /// Whether it existed.
     pub async fn delete_response(
         &self,
         id: String,

@@ -30,11 +30,11 @@ use super::script::{Column, Table, Verb, insert};
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// Jobs, and postings, that go in one step: a few hundredths of a second of the writer.
+/// Jobs and postings per step: a few hundredths of a second of the writer.
 const STEP: u32 = 500;
-/// Between two steps when there is more: other writes come first.
+/// Pause between steps, for other writes.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Between two looks when there was nothing more.
+/// Interval when nothing is left.
 const EVERY: Duration = Duration::from_secs(600);
 
 static OPENINGS: Table = Table {
@@ -55,7 +55,7 @@ const SO_MANY_JOBS: &str = "SELECT accepted_at + total_ms FROM settled WHERE acc
 const SO_MANY_POSTINGS: &str =
     "SELECT at FROM postings WHERE at < $1 ORDER BY at LIMIT 1 OFFSET $2";
 
-/// An entry that was removed.
+/// A deleted entry.
 struct Removed(AccountId, Kudos);
 
 impl Store {
@@ -126,7 +126,7 @@ impl Change for Forgetting {
 }
 
 impl Forgetting {
-    /// The moment up to which there are about `most` jobs or postings, whichever is earlier.
+    /// End of a step: the time up to which there are about `most` jobs or `most` postings, whichever is earlier.
     async fn until(&self, connection: &mut AnyConnection) -> Result<i64, StorageError> {
         let mut until = self.before.0.saturating_sub(1);
         for text in [SO_MANY_JOBS, SO_MANY_POSTINGS] {

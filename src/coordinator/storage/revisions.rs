@@ -10,11 +10,11 @@ use super::StorageError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
-    /// Keys, and the accounts behind them.
+    /// Keys and their accounts.
     Keys,
     /// Prompt filters.
     Filters,
-    /// Networks that are kept out.
+    /// Blocked networks.
     Timeouts,
     /// Messages to workers.
     Messages,
@@ -23,7 +23,7 @@ pub enum Topic {
 impl Topic {
     const ALL: &[Self] = &[Self::Keys, Self::Filters, Self::Timeouts, Self::Messages];
 
-    /// The name of its row among the counters.
+    /// Name of the counter.
     const fn counter(self) -> &'static str {
         match self {
             Self::Keys => "keys",
@@ -34,7 +34,7 @@ impl Topic {
     }
 }
 
-/// The last revision of each topic that was seen.
+/// The last known revision of each topic.
 #[derive(Debug)]
 pub struct Revisions(Vec<(Topic, watch::Sender<i64>)>);
 
@@ -80,7 +80,7 @@ impl Revisions {
 impl Watched {
     /// # Panics
     ///
-    /// Never: every topic is watched.
+    /// Never: every topic has a channel.
     pub fn of(&self, topic: Topic) -> watch::Receiver<i64> {
         let found = self.0.iter().find(|(known, _)| *known == topic);
         let (_, receiver) = found.expect("every topic is watched");
@@ -88,7 +88,7 @@ impl Watched {
     }
 }
 
-/// Locks the counter until the commit, so that revisions become visible in their order.
+/// Locks the counter until the commit, so that revisions become visible in order.
 pub async fn next(topic: Topic, connection: &mut AnyConnection) -> Result<i64, StorageError> {
     let row = sqlx::query("UPDATE counters SET value = value + 1 WHERE name = $1 RETURNING value");
     let row = row.bind(topic.counter()).fetch_one(connection).await?;

@@ -16,10 +16,10 @@ use super::election::Fence;
 use super::rows::{Stored, all};
 use super::values::Values;
 
-/// Bytes of a script.
+/// Usual size of a script, in bytes.
 const USUAL_TEXT: usize = 4096;
 
-/// A statement over many rows.
+/// A statement for many rows.
 #[derive(Debug)]
 pub struct Table {
     pub verb: Verb,
@@ -34,7 +34,7 @@ pub struct Table {
 pub enum Verb {
     /// Inserts the rows into this table.
     Insert(&'static str),
-    /// `TABLE SET …`, where they are called `news`.
+    /// `TABLE SET …`, where the rows are called `news`.
     Update(&'static str),
     /// Selects these columns of the rows, called `news`, and of the tables that the tail joins.
     Select(&'static str),
@@ -49,7 +49,7 @@ pub enum Column {
 /// Statements of one call: SQLite runs them in this order, PostgreSQL the last first. Only the last may return rows.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// Begins a transaction, too.
+    /// Starts a transaction before the statements.
     begins: Option<Fence>,
     parts: Vec<(&'static Table, Values)>,
 }
@@ -79,7 +79,7 @@ pub async fn select<T, R: Stored>(
 }
 
 impl Script {
-    /// The first of a transaction, which it begins, also if nothing is added.
+    /// The first statements of a transaction, which is started even without any rows.
     pub fn in_new_transaction(fence: Fence) -> Self {
         Self {
             begins: Some(fence),
@@ -112,7 +112,7 @@ impl Script {
         }
     }
 
-    /// All of it as one query. A transaction that cannot begin inside of that is begun here.
+    /// All statements as one query. Starts the transaction separately if the query cannot.
     async fn query(
         self,
         connection: &mut AnyConnection,
@@ -135,7 +135,7 @@ impl Script {
     }
 }
 
-/// The rows of each are one parameter.
+/// Each table's rows are one parameter.
 fn text(
     begin: Option<&str>,
     tables: impl ExactSizeIterator<Item = &'static Table>,
@@ -157,7 +157,7 @@ fn text(
             (Dialect::Postgres, _) => " ",
         });
         if is_part {
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "part{place} AS (");
         }
         table.write(place, dialect, &mut text);

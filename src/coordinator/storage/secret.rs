@@ -1,5 +1,5 @@
-//! The check of the server secret, which itself is not here, and the rows that earlier versions have left unsealed:
-//! shared keys, which stood wherever one was named, and passkeys.
+//! The check value of the server secret, which itself is not stored here, and unencrypted data of earlier versions:
+//! shared keys, stored wherever one was used, and passkeys.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,11 +18,11 @@ use super::{StorageError, Store};
 #[derive(Default)]
 pub struct SecretState {
     pub check: Option<String>,
-    /// The secret itself, where an earlier version has left it here.
+    /// The secret itself, if an earlier version stored it here.
     pub in_database: Option<String>,
 }
 
-/// The first check that comes stays.
+/// The first stored check value is kept.
 #[derive(Debug)]
 struct Adoption {
     check: String,
@@ -50,7 +50,7 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// The check that counts: this one, if there was none before.
+    /// Returns the check value in use: this one, if there was none before.
     pub async fn adopt_secret(&self, check: String) -> Result<String, StorageError> {
         match self.setting("secret_check").await? {
             Some(known) => Ok(known),
@@ -186,7 +186,7 @@ impl Sealing {
     }
 }
 
-/// Writes the numbers of shared keys in place of the keys.
+/// Replaces shared keys in texts by their ids.
 async fn rename_in_texts(
     (table, column, like): (&str, &str, &str),
     numbers: &HashMap<String, String>,

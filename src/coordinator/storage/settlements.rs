@@ -17,18 +17,18 @@ use super::write::Write;
 use super::{StorageError, Store};
 
 impl Store {
-    /// Settles a job, once, however often it is asked to: the reward of the worker that ended it.
+    /// Settles a job, idempotently. Returns the reward of the worker that ended it.
     pub async fn settle(&self, settlement: Settlement) -> Result<Kudos, StorageError> {
         self.write(|answer| Write::settle(Box::new(settlement), answer))
             .await
     }
 
-    /// The reward of the worker that ended this job, if it is settled.
+    /// The reward of the worker that ended this job; `None` if the job is not settled.
     pub async fn reward(&self, job: JobId) -> Result<Option<Kudos>, StorageError> {
         reward(job, &self.readers).await
     }
 
-    /// How a job of this account ended, in the word of the store; none if it is not settled.
+    /// The stored end state of an account's job; `None` if the job is not settled.
     pub async fn settled_state(
         &self,
         job: JobId,
@@ -138,7 +138,7 @@ pub fn note_forgiven(settlements: &[&Settlement], forgiven: &Forgiven, script: &
     script.add(&FORGIVEN, &sums, forgiven_row);
 }
 
-/// If it is settled.
+/// `None` if the job is not settled.
 pub async fn reward(
     job: JobId,
     source: impl Executor<'_, Database = Any>,

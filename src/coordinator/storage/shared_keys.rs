@@ -17,7 +17,7 @@ use super::values::without_zeros;
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// A posting to the owner of a key, of which the key has the use.
+/// A posting to the owner of a key, added to the key's use.
 #[derive(Debug)]
 struct Gift {
     posting: Posting,
@@ -46,7 +46,7 @@ macro_rules! select_keys {
 }
 
 impl Store {
-    /// Whether its owner may have one more.
+    /// False at the owner's limit of shared keys.
     pub async fn create_shared_key(&self, key: NewKey) -> Result<bool, StorageError> {
         self.change(key).await
     }
@@ -83,12 +83,12 @@ impl Store {
         all(rows, &self.readers).await
     }
 
-    /// Whether there was such a key of this owner.
+    /// False if the owner has no such key.
     pub async fn change_shared_key(&self, change: KeyChange) -> Result<bool, StorageError> {
         self.change(change).await
     }
 
-    /// Whether there was such a key of this owner.
+    /// False if the owner has no such key.
     pub async fn remove_shared_key(
         &self,
         key: SharedKeyId,

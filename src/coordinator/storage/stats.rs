@@ -24,24 +24,24 @@ pub struct Made {
     pub outputs: u64,
     /// Requested tokens or pixelsteps.
     pub size: u64,
-    /// And that were made.
+    /// Generated tokens or pixelsteps.
     pub done: u64,
-    /// How long workers had them.
+    /// Running time on workers.
     pub busy_millis: u64,
-    /// Thousandths of kudos that workers were paid.
+    /// Kudos paid to workers, in thousandths.
     pub reward: u64,
-    /// Jobs that were delivered.
+    /// Delivered jobs.
     pub delivered: u64,
-    /// Jobs that workers failed.
+    /// Jobs failed by workers.
     pub failed: u64,
-    /// Delivered jobs whose first output was seen, and how long these waited for it.
+    /// Delivered jobs with a first output, and their total time until it.
     pub firsts: u64,
     pub first_millis: u64,
-    /// How long delivered jobs took from their acceptance.
+    /// Total time of delivered jobs from acceptance to end.
     pub total_millis: u64,
 }
 
-/// The same with whose it is.
+/// The same with kind and model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeBy {
     pub kind: Kind,
@@ -52,7 +52,7 @@ pub struct MadeBy {
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
-/// Everything older than the longest span.
+/// Target of the longest span: totals.
 const EVER: i64 = 0;
 
 /// Spans: length, retention, and the length they are folded into.
@@ -75,7 +75,7 @@ const COUNTS: [&str; 10] = [
     "first_ms",
     "total_ms",
 ];
-/// Lines that are folded in one step: a few hundredths of a second of the writer.
+/// Lines folded per step: a few hundredths of a second of the writer.
 const STEP: i64 = 2000;
 
 static MADE: Table = Table {
@@ -160,7 +160,7 @@ impl Store {
     pub async fn made_since(&self, since: UnixMillis) -> Result<Vec<MadeBy>, StorageError> {
         let rows = sqlx::query(SINCE).bind(since.0).bind(since.0);
         let lines: Vec<Line> = all(rows, &self.readers).await?;
-        // A kind of a newer version is not ours to count.
+        // Kinds of newer versions are skipped.
         let known = lines.into_iter().filter_map(|line| {
             Some(MadeBy {
                 kind: Kind::listed(&line.kind)?,
@@ -177,7 +177,7 @@ impl Store {
     }
 }
 
-/// A line of one of the tables; `at` is none where lines were summed up.
+/// A line of one of the tables; `at` is 0 for sums.
 #[derive(Debug)]
 struct Line {
     kind: String,
@@ -188,7 +188,7 @@ struct Line {
 
 type Key = (String, String, i64, i64);
 
-/// Lines of one batch of settlements.
+/// Counts one batch of settlements.
 pub fn note(settlements: &[&Settlement], script: &mut Script) {
     let mut sums = BTreeMap::new();
     for settlement in settlements {
@@ -235,7 +235,7 @@ fn made_of(settlement: &Settlement) -> Option<Made> {
     })
 }
 
-/// How it ended, and how long it took if it was delivered.
+/// Counts the outcome, and the time if the job was delivered.
 fn endings(settlement: &Settlement) -> Made {
     let timing = settlement.timing;
     match settlement.state {
@@ -254,7 +254,7 @@ fn endings(settlement: &Settlement) -> Made {
     }
 }
 
-/// Whether a failure of this code is a worker's doing.
+/// Whether failures with this code are the worker's fault.
 fn is_by_worker(code: &str) -> bool {
     let mut kinds = FailureKind::ALL.iter().map(|kind| kind.row());
     kinds.any(|row| row.code == code && row.blame == Blame::Worker)

@@ -12,7 +12,8 @@ struct Succession {
     owner: i64,
 }
 
-/// Rows with an owner, and which of them the owner still needs. Credits are taken over where the lost ones are released.
+/// Tables with an owner, and the condition for rows that the owner still needs. Holds of credits change their owner
+/// when lost ones are released.
 const OWNED: [(&str, &str); 4] = [
     ("requests", "true"),
     ("responses", "body IS NOT NULL"),

@@ -26,7 +26,7 @@ struct Marking {
 /// The scope of a pardon.
 #[derive(Debug)]
 enum Pardon {
-    /// All of an account, its workers' too.
+    /// All marks of an account and its workers.
     Account(AccountId),
     Worker(WorkerId),
 }
@@ -44,7 +44,7 @@ impl Store {
         self.change(Marking { mark, now }).await
     }
 
-    /// How often each reason was found against an account, its workers included.
+    /// Number of marks per reason of an account and its workers.
     pub async fn marks(&self, account: AccountId) -> Result<Vec<(Reason, u32)>, StorageError> {
         let rows = sqlx::query(OF_ACCOUNT);
         let rows = rows.bind(account.0).fetch_all(&self.readers).await?;
@@ -87,7 +87,7 @@ impl Store {
     }
 }
 
-/// 0 stands for no worker: two unknowns would not be equal.
+/// 0 stands for no worker, because NULLs would not be equal.
 fn number(mark: &Mark) -> i64 {
     mark.worker.map_or(0, |worker| worker.0)
 }
@@ -105,7 +105,7 @@ fn read(rows: &[AnyRow]) -> Result<Vec<(Reason, u32)>, StorageError> {
         .collect()
 }
 
-/// Reasons of a newer version count for nothing here.
+/// Reasons of newer versions are ignored.
 fn mark_in(row: &AnyRow) -> Result<Option<(Reason, u32)>, StorageError> {
     let (reason, count): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
     let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -170,7 +170,7 @@ impl Change for Pardon {
     }
 }
 
-/// All of an account, its workers' too.
+/// All marks of an account and its workers.
 pub async fn forgive(
     account: AccountId,
     connection: &mut AnyConnection,

@@ -1,4 +1,4 @@
-//! Teams of workers, and the sums that stay with them when a worker leaves.
+//! Teams of workers, and their sums, which stay when a worker leaves.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -13,7 +13,7 @@ use super::values::without_zeros;
 use super::write::Change;
 use super::{StorageError, Store};
 
-/// A team and who made it.
+/// A team and its creator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeamRow {
     pub team: Team,
@@ -43,7 +43,7 @@ pub struct TeamChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TeamChanged {
     Done,
-    /// Nothing was changed: another team has this name.
+    /// Another team has this name; nothing was changed.
     NameTaken,
     Gone,
 }
@@ -70,7 +70,7 @@ macro_rules! select_teams {
 }
 
 impl Store {
-    /// All of them, the oldest first.
+    /// All teams, the oldest first.
     pub async fn teams(&self) -> Result<Vec<TeamRow>, StorageError> {
         let rows = sqlx::query(select_teams!("ORDER BY teams.id"));
         all(rows, &self.readers).await
@@ -81,7 +81,7 @@ impl Store {
         first(row.bind(public_id.to_string()), &self.readers).await
     }
 
-    /// Whether its name was free.
+    /// False if the name is taken.
     pub async fn create_team(&self, team: NewTeam) -> Result<bool, StorageError> {
         self.change(team).await
     }
@@ -164,7 +164,7 @@ impl Change for Disband {
     }
 }
 
-/// Whether there is such a team, for a change that is being made.
+/// Whether the team exists, within a transaction.
 pub(super) async fn exists(
     team: i64,
     connection: &mut AnyConnection,

@@ -1,5 +1,5 @@
-//! Networks that are kept out for a while, and the prompts for which that was done. Every change of them raises the
-//! counter `timeouts`. Networks are in their one canonical spelling.
+//! Blocked networks, and the refused prompts that led to the blocks. Every change of blocks increments the counter
+//! `timeouts`. Networks are stored in canonical notation.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -30,18 +30,18 @@ struct Release {
     network: String,
 }
 
-/// A prompt of this network was refused.
+/// A refused prompt from this network.
 #[derive(Debug, Clone)]
 pub struct Hit {
     pub network: String,
     pub now: UnixMillis,
-    /// Earlier ones from here on count.
+    /// Earlier hits count from this time on.
     pub since: UnixMillis,
     /// Duration of the block in milliseconds, by the number of earlier hits.
     pub penalty: fn(u32) -> i64,
 }
 
-/// Expired blocks go, and refused prompts from before a moment.
+/// Deletes expired blocks, and refused prompts from before a time.
 #[derive(Debug)]
 struct AddressExpiry {
     now: UnixMillis,
@@ -49,7 +49,7 @@ struct AddressExpiry {
 }
 
 impl Store {
-    /// Deletes the addresses of blocks that have expired, and of prompts that were refused before a moment.
+    /// Deletes the addresses of expired blocks, and of prompts refused before a time.
     pub async fn expire_addresses(
         &self,
         now: UnixMillis,
@@ -69,12 +69,12 @@ impl Store {
         self.change(Timeout { row, now }).await
     }
 
-    /// Whether it was kept out.
+    /// Whether it was blocked.
     pub async fn let_in(&self, network: String) -> Result<bool, StorageError> {
         self.change(Release { network }).await
     }
 
-    /// Until when the network is kept out now.
+    /// Returns the end of the network's block.
     pub async fn note_hit(&self, hit: Hit) -> Result<UnixMillis, StorageError> {
         self.change(hit).await
     }

@@ -1,8 +1,8 @@
-//! The rows of a statement, as the one value that they are: a JSON array of arrays.
+//! The rows of a statement as its single parameter: a JSON array of arrays.
 
 use std::fmt::Write;
 
-/// Names from outside are stored no longer than this.
+/// Limit of names from clients and workers.
 const LONGEST_TEXT: usize = 200;
 
 #[derive(Debug)]
@@ -29,20 +29,20 @@ impl Values {
         self.whole_text(shortened(text));
     }
 
-    /// However long it is.
+    /// Without a limit of length.
     pub fn whole_text(&mut self, text: &str) {
         self.begin();
         let escaped = match text.contains('\0') {
             true => serde_json::to_string(&without_zeros(text)),
             false => serde_json::to_string(text),
         };
-        // A text is always JSON.
+        // A string always serializes.
         self.json.push_str(&escaped.unwrap_or_default());
     }
 
     pub fn number(&mut self, number: i64) {
         self.begin();
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.json, "{number}");
     }
 
@@ -68,7 +68,7 @@ impl Values {
     }
 }
 
-/// A text as both engines take it: PostgreSQL has no zero characters.
+/// A text for both engines: PostgreSQL refuses NUL characters.
 pub fn storable(text: &str) -> String {
     without_zeros(shortened(text))
 }

@@ -52,7 +52,7 @@ impl Work {
         work
     }
 
-    /// Everything in a transaction of its own, which is to be rolled back if that fails.
+    /// Writes everything in one new transaction. On an error the caller rolls back.
     pub async fn write_together(
         &mut self,
         fence: Fence,
@@ -124,7 +124,7 @@ impl Work {
         Ok(())
     }
 
-    /// Compactions that are due after a successful commit; the others fail with it.
+    /// Compactions to run after a successful commit; the rest fails with it.
     pub fn take_compactions(&mut self) -> Vec<Asked<Compaction, ()>> {
         std::mem::take(&mut self.compactions)
     }

@@ -1,4 +1,4 @@
-//! Workers: a name, the account that first used it, and the identity it keeps across all connections.
+//! Workers: a name, the account that first used it, and an id for all its connections.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ pub struct WorkerRow {
     pub public_id: Uuid,
     pub name: String,
     pub owner: AccountId,
-    /// Whether the operator vouches for it.
+    /// Whether the operator trusts it.
     pub trusted: bool,
 }
 
@@ -42,11 +42,11 @@ pub enum WorkerError {
 
 const LONGEST_NAME: usize = 200;
 
-/// Who came.
+/// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     pub row: WorkerRow,
-    /// There was none of this name, and nothing is known of it.
+    /// The name was unknown before.
     pub is_new: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Join {
 }
 
 impl Store {
-    /// The worker of this name, made if it is new. Names are compared exactly, and are their first owner's.
+    /// The worker with this name, created if new. Names are case-sensitive, and belong to their first owner.
     pub async fn worker(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ impl Store {
         all(rows, &self.readers).await
     }
 
-    /// Vouches for a worker, or no longer; whether there is one of this name.
+    /// Sets the operator's trust in a worker. False if the name is unknown.
     pub async fn trust_worker(&self, name: &str, trusted: bool) -> Result<bool, StorageError> {
         let name = name.to_owned();
         self.change(Trust { name, trusted }).await
@@ -201,7 +201,7 @@ pub async fn join(
 
 /// The registration of several workers.
 struct Register {
-    /// The number of the next that is new.
+    /// The id of the next new worker.
     next: i64,
     known: HashMap<String, WorkerRow>,
     /// Workers of owners with a limit.

@@ -1,4 +1,4 @@
-//! A write as a value, and its answer, which waits for the commit.
+//! Writes as values, with replies after the commit.
 
 use std::fmt::Debug;
 
@@ -19,12 +19,12 @@ type Answer<A> = oneshot::Sender<Result<A, StorageError>>;
 /// A message to the writer.
 #[derive(Debug)]
 pub enum Write {
-    /// These come by the hundred: all of a batch are written together.
+    /// The frequent ones: all of a batch are written together.
     Settle(Asked<Box<Settlement>, Kudos>),
     Accept(Asked<Box<Accept>, ()>),
     Join(Asked<Join, Option<WorkerRow>>),
     Save(Asked<Vec<RigNews>, ()>),
-    /// After the commit of its batch.
+    /// Runs after the commit of its batch.
     Compact(Asked<Compaction, ()>),
     Other(Box<dyn Pending>),
 }
@@ -36,11 +36,11 @@ pub struct Asked<W, A> {
     answer: Answer<A>,
 }
 
-/// No deleted text is left in the files afterwards.
+/// Rewrites the file so that no deleted text is left in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Compaction;
 
-/// Any other change; it stands in the file of its noun.
+/// Any other change, defined in the file of its table.
 pub trait Change: Debug + Send + Sync + 'static {
     type Answer: Debug + Send + 'static;
 
@@ -51,7 +51,7 @@ pub trait Change: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Self::Answer, StorageError>>;
 }
 
-/// A change whose kind of answer the writer need not know.
+/// A change whose reply type is erased.
 pub trait Pending: Debug + Send {
     fn apply<'a>(
         &'a mut self,

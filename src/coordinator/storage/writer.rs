@@ -29,25 +29,25 @@ use super::work::Work;
 use super::write::{Asked, Compaction, Write};
 use super::{PATIENCE, StorageError, connect, too_slow};
 
-/// The most writes under one commit.
+/// Limit of writes per commit.
 const BATCH: usize = 256;
 /// How long the writer accepts more writes after the shutdown signal.
 const LINGER: Duration = Duration::from_millis(300);
-/// How long something written may stay in the log.
+/// How long writes may stay in the log.
 const LOG_KEPT: Duration = Duration::from_secs(30);
 /// Pause after a rewrite of the file, as a multiple of its duration.
 const REST: u32 = 20;
 
 pub struct Writer {
     location: Location,
-    /// None after it broke, until the next batch.
+    /// `None` after an error, until the next batch.
     connection: Option<AnyConnection>,
     health: Arc<Health>,
     files: OpenFiles,
-    /// Since when the log holds something.
+    /// Time of the oldest write in the log; `None` if the log is empty.
     logged: Option<Instant>,
     compactions: Vec<Asked<Compaction, ()>>,
-    /// When the file may be rewritten again.
+    /// Earliest time of the next rewrite.
     compacts_from: Instant,
     leadership: Leadership,
     fence: Fence,
@@ -137,7 +137,7 @@ impl Writer {
             if !error.is_of_one_write() {
                 return Err(error);
             }
-            // There may be nothing to roll back: why it failed says more than that.
+            // Without a transaction, ROLLBACK fails as well; the first error is the more useful one.
             let undone = connection.execute("ROLLBACK").await;
             undone.map_err(|_| error)?;
             self.fence.begin(connection).await?;
@@ -147,7 +147,7 @@ impl Writer {
         Ok(())
     }
 
-    /// When the log is old, or the file is to be rewritten.
+    /// Time of the next checkpoint or rewrite.
     fn due(&self) -> Option<Instant> {
         let log = self.logged.map(|since| since + LOG_KEPT);
         let compaction = (!self.compactions.is_empty()).then_some(self.compacts_from);
@@ -167,7 +167,7 @@ impl Writer {
         }
     }
 
-    /// A failure is tried again after the next batch.
+    /// Failures are retried after the next batch.
     async fn empty_old_log(&mut self) {
         if self.logged.is_none_or(|since| since.elapsed() < LOG_KEPT) {
             return;
@@ -219,7 +219,7 @@ enum WriterStep {
     End,
 }
 
-/// Waits for writes, until the files are to be looked after.
+/// Waits for writes until the next checkpoint or rewrite is due.
 async fn next_batch(
     inbox: &mut mpsc::Receiver<Write>,
     batch: &mut Vec<Write>,

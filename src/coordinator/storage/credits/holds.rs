@@ -1,4 +1,4 @@
-//! Holds: made before jobs are queued, and released where the jobs do not run.
+//! Holds of credits: created before jobs are queued, and released for jobs that do not run.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::storage::StorageError;
 use crate::storage::write::Change;
 use muster_protocol::job::{AccountId, JobId, UnixMillis};
 
-/// A request for credits, before its jobs are queued.
+/// A hold of credits for a request, before its jobs are queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreditHold {
     pub account: AccountId,
-    /// With the most that each may cost.
+    /// With the maximum cost of each.
     pub jobs: Vec<(JobId, MicroUsd)>,
     /// Free credits of a day.
     pub allowance: MicroUsd,
@@ -23,7 +23,7 @@ pub struct CreditHold {
     pub now: UnixMillis,
 }
 
-/// Whether the request counts towards the requests of the day.
+/// Whether the request counts towards the daily limit of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestCount {
     Uncounted,
@@ -36,11 +36,11 @@ pub enum CreditOutcome {
     Held,
     /// The missing amount.
     Missing(MicroUsd),
-    /// The requests of the day are used up.
+    /// The daily limit of requests is reached.
     NoRequests,
 }
 
-/// Jobs that were not queued: their holds are given back, and the request is not counted.
+/// Jobs that were not queued: their holds are released, and the request is not counted.
 #[derive(Debug, Clone)]
 pub struct CreditRelease {
     pub account: AccountId,
@@ -116,7 +116,7 @@ impl Change for OwnedCreditHold {
     }
 }
 
-/// Paid credits that open jobs hold.
+/// Paid credits held for open jobs.
 async fn paid_holds(
     account: AccountId,
     connection: &mut AnyConnection,

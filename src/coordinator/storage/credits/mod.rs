@@ -29,18 +29,18 @@ pub struct CreditRow {
     pub promotional: MicroUsd,
     /// Used part of the day's free credits.
     pub free_used: MicroUsd,
-    /// Requests of the day that were counted.
+    /// Counted requests of the day.
     pub requests: u32,
 }
 
-/// The credits of an account and the sum of its holds, read together: a settlement moves credits between them.
+/// Credits of an account and the sum of its holds, from one query: a settlement moves credits between them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccountCredits {
     pub row: CreditRow,
     pub held: MicroUsd,
 }
 
-/// Credits that the operator adds.
+/// Credits added by the operator.
 #[derive(Debug, Clone, Copy)]
 pub struct CreditGrant {
     pub account: AccountId,
@@ -56,7 +56,7 @@ pub enum CreditKind {
     Promotional,
 }
 
-/// A hold that was removed.
+/// A deleted hold.
 struct ReleasedHold {
     account: AccountId,
     funds: Funds,
@@ -70,7 +70,7 @@ const CREDITS: &str = "SELECT paid, promotional, CASE WHEN day = $1 THEN free_us
      CAST((SELECT COALESCE(SUM(promotional + free + paid), 0) FROM credit_holds WHERE account = $2) AS BIGINT) AS held \
      FROM credits WHERE account = $2";
 
-/// Begins the day if it is a new one, and keeps others from changing the row.
+/// Resets the counters on a new day, and locks the row.
 const BEGIN_DAY: &str = "INSERT INTO credits (account, paid, promotional, day, free_used, requests) \
      VALUES ($1, 0, 0, $2, 0, 0) ON CONFLICT (account) DO UPDATE SET \
      free_used = CASE WHEN credits.day = excluded.day THEN credits.free_used ELSE 0 END, \
@@ -93,7 +93,7 @@ impl Store {
         Ok(first(row, &self.readers).await?.unwrap_or_default())
     }
 
-    /// All of it, or nothing.
+    /// Holds the whole amount, or nothing.
     pub async fn hold_credits(&self, hold: CreditHold) -> Result<CreditOutcome, StorageError> {
         let owner = self.owner();
         self.change(OwnedCreditHold { hold, owner }).await
@@ -103,12 +103,13 @@ impl Store {
         self.change(release).await
     }
 
-    /// How many holds of earlier coordinators were given back; the holds of the `kept` jobs stay.
+    /// Releases holds of earlier coordinators, except for the `kept` jobs. Returns the number of released holds.
     pub async fn release_credits_of_fenced(&self, kept: Vec<JobId>) -> Result<usize, StorageError> {
         self.release_lost_credits(LostHolds::Fenced, kept).await
     }
 
-    /// How many holds of this coordinator were given back that were made before a moment; the holds of the `kept` jobs stay.
+    /// Releases this coordinator's holds from before a time, except for the `kept` jobs. Returns the number of released
+    /// holds.
     pub async fn release_credits_before(
         &self,
         before: UnixMillis,
@@ -254,7 +255,7 @@ async fn remove(
     first(row, connection).await
 }
 
-/// Free credits of a day that is over are not given back: there are new ones.
+/// Free credits of an earlier day are not returned: each day has new ones.
 async fn give_back(
     removed: &ReleasedHold,
     connection: &mut AnyConnection,

@@ -29,11 +29,11 @@ pub struct PersonChange {
     pub usage_multiplier: Option<i64>,
     pub worker_invited: Option<i64>,
     pub public_workers: Option<bool>,
-    /// Sealed, as the store has it.
+    /// Encrypted, as stored.
     pub proxy_passkey: Option<String>,
     pub resets_suspicion: bool,
     pub returns: bool,
-    /// Roles they have from now on, and roles they have no more.
+    /// Roles to add and to remove.
     pub gains: Roles,
     pub loses: Roles,
     /// Added to the balance, which does not fall below its floor.
@@ -161,7 +161,7 @@ impl Changing {
         Ok(())
     }
 
-    /// With the account as its last value.
+    /// The account is the last parameter.
     async fn run(
         &self,
         update: Query<'_, sqlx::Any, AnyArguments>,
@@ -242,7 +242,7 @@ impl Changing {
 const MULTIPLY: &str = "INSERT INTO records (multiplier, account) VALUES ($1, $2) \
                         ON CONFLICT (account) DO UPDATE SET multiplier = excluded.multiplier";
 
-/// Longer than names may be.
+/// For texts longer than the limit of names.
 fn whole(text: &str) -> String {
     super::super::values::without_zeros(text)
 }

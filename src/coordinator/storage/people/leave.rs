@@ -18,7 +18,7 @@ use muster_protocol::job::{AccountId, UnixMillis};
 #[derive(Debug, Clone)]
 pub struct Leaving {
     pub account: AccountId,
-    /// Between the mark and the wipe.
+    /// Time between the mark and the wipe.
     pub grace: Duration,
     pub now: UnixMillis,
 }
@@ -31,7 +31,7 @@ pub enum Left {
     Marked,
     /// The grace period since the mark has not passed.
     TooSoon,
-    /// Without name, login, contact, workers and keys, its own and shared ones; the ledger has its number.
+    /// Name, login, contact, workers, keys and shared keys are deleted; the ledger keeps the account's number.
     Wiped,
 }
 

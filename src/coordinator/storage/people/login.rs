@@ -25,13 +25,13 @@ pub struct NewLogin {
     pub now: UnixMillis,
 }
 
-/// Who came by a login.
+/// The account of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedIn {
     pub account: AccountId,
     pub name: String,
     pub kudos: Kudos,
-    /// Not an account that was there before.
+    /// The account was created now.
     pub is_new: bool,
 }
 
@@ -39,8 +39,7 @@ pub struct LoggedIn {
 const UNNAMED: &str = "UPDATE accounts SET login = 'user-' || CAST(id AS TEXT) WHERE id = $1";
 
 impl Store {
-    /// The account behind a login, made if it is new and named as it is called now. Keys it had before open nothing
-    /// any more.
+    /// The account of a login, created if new and with its current name. Revokes the account's earlier keys.
     pub async fn log_in(&self, login: NewLogin) -> Result<LoggedIn, StorageError> {
         self.change(login).await
     }
@@ -100,7 +99,7 @@ impl NewLogin {
     }
 }
 
-/// An account that is to be made.
+/// A new account.
 #[derive(Debug, Clone, Copy)]
 pub struct NewPerson<'a> {
     pub name: &'a str,
@@ -112,7 +111,7 @@ pub struct NewPerson<'a> {
     pub now: UnixMillis,
 }
 
-/// A new account with all that belongs to it.
+/// Creates an account with all its records.
 pub async fn create_person(
     new: NewPerson<'_>,
     connection: &mut AnyConnection,

@@ -17,10 +17,10 @@ use crate::storage::{StorageError, Store};
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 use muster_protocol::legacy::date::Date;
 
-/// No month is longer.
+/// The longest month.
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
-/// Monthly kudos are due.
+/// Payment of monthly kudos.
 #[derive(Debug)]
 struct Months {
     now: UnixMillis,

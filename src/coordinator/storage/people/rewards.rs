@@ -15,7 +15,7 @@ use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
-/// A worker was there for a while.
+/// A reward for the uptime of a worker.
 #[derive(Debug, Clone)]
 pub struct Attended {
     pub worker: Uuid,
@@ -31,7 +31,7 @@ pub struct Promotion {
     pub earned: Kudos,
     /// Only accounts created before this moment.
     pub born_before: UnixMillis,
-    /// Suspected less often than this.
+    /// Only accounts with fewer suspicion marks.
     pub suspicion: i64,
     pub now: UnixMillis,
 }

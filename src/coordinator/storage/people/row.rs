@@ -16,7 +16,7 @@ pub struct PersonRow {
     pub roles: Roles,
     pub created_at: UnixMillis,
     pub kudos: Kudos,
-    /// Earned, and kept back until they are trusted.
+    /// Earned, and held until the user is trusted.
     pub escrow: Kudos,
     /// Login at another service.
     pub login: Option<String>,
@@ -30,7 +30,7 @@ pub struct PersonRow {
     pub monthly_paid_at: Option<UnixMillis>,
     pub suspicion: i64,
     pub deleted_at: Option<UnixMillis>,
-    /// Sealed, as the store has it.
+    /// Encrypted, as stored.
     pub proxy_passkey: Option<String>,
     pub records: Records,
 }
@@ -56,7 +56,7 @@ pub struct Amounts {
     pub interrogations: i64,
 }
 
-/// In which order people are listed.
+/// Order of a list of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Highest balance first.
@@ -114,7 +114,7 @@ impl Store {
         all(page.bind(i64::from(most)).bind(after), &self.readers).await
     }
 
-    /// The identities of all workers of an account, the oldest first.
+    /// Ids of all workers of an account, the oldest first.
     pub async fn workers_of(&self, owner: AccountId) -> Result<Vec<Uuid>, StorageError> {
         let rows = sqlx::query("SELECT public_id FROM workers WHERE owner = $1 ORDER BY id");
         let rows = rows.bind(owner.0).fetch_all(&self.readers).await?;

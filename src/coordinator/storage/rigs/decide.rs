@@ -18,14 +18,14 @@ pub struct RigChange {
     pub paused: Option<bool>,
     pub info: Option<String>,
     pub name: Option<String>,
-    /// The inner none leaves the team.
+    /// `Some(None)` leaves the team.
     pub team: Option<Option<i64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     Done,
-    /// Nothing was changed: another worker has this name.
+    /// Another worker has this name; nothing was changed.
     NameTaken,
     /// Nothing was changed: the team does not exist any more.
     NoTeam,

@@ -28,16 +28,16 @@ pub struct RigRow {
     pub id: WorkerId,
     pub public_id: Uuid,
     pub name: String,
-    /// The operator vouches for the worker itself.
+    /// The operator trusts the worker itself.
     pub vouched: bool,
     pub owner: Owner,
-    /// Empty while it has never polled.
+    /// Empty for a worker that never polled.
     pub trade: String,
     pub said: Said,
     pub seen_at: UnixMillis,
     pub decided: Decided,
     pub done: Tally,
-    /// Thousandths of pixelsteps, tokens or forms in a second; 0 when nothing was measured.
+    /// Thousandths of pixelsteps, tokens or forms per second; 0 if unmeasured.
     pub speed: i64,
 }
 
@@ -128,7 +128,7 @@ impl Store {
         first(row.bind(id.0), &self.readers).await
     }
 
-    /// Names are compared exactly.
+    /// Names are case-sensitive.
     pub async fn rig_named(&self, name: &str) -> Result<Option<RigRow>, StorageError> {
         let row = sqlx::query(rigs("WHERE workers.name = $1"));
         first(row.bind(without_zeros(name)), &self.readers).await
@@ -158,7 +158,7 @@ impl Store {
         all(rows, &self.readers).await
     }
 
-    /// How many workers an account has, and how many of them were last seen at an address.
+    /// Number of an account's workers, and of those last seen at an address.
     pub async fn crew(&self, owner: AccountId, address: &str) -> Result<Crew, StorageError> {
         let row = sqlx::query(
             "SELECT COUNT(*), COALESCE(SUM(CASE WHEN rigs.address = $2 THEN 1 ELSE 0 END), 0) \
@@ -175,7 +175,7 @@ impl Store {
         })
     }
 
-    /// How many workers an account was invited to run.
+    /// The number of workers an account may run by invitation.
     pub async fn workers_invited(&self, owner: AccountId) -> Result<usize, StorageError> {
         let row = sqlx::query("SELECT worker_invited FROM people WHERE account = $1").bind(owner.0);
         let row = row.fetch_optional(&self.readers).await?;

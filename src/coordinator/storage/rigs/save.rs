@@ -17,14 +17,14 @@ use super::Said;
 /// Totals of a worker: lifetime, or since the last save.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Seconds online, not in maintenance and not paused.
+    /// Seconds online, without maintenance and pauses.
     pub uptime: i64,
     pub fulfilled: i64,
     /// Jobs leased to the worker and not submitted.
     pub uncompleted: i64,
-    /// For jobs.
+    /// Kudos for jobs.
     pub earned: Kudos,
-    /// For being there.
+    /// Kudos for uptime.
     pub rewarded: Kudos,
     /// Pixelsteps, tokens or forms.
     pub work: i64,
@@ -35,7 +35,7 @@ pub struct Tally {
 pub struct RigNews {
     pub worker: WorkerId,
     pub seen_at: UnixMillis,
-    /// None if it said nothing new.
+    /// `None` if unchanged.
     pub said: Option<(String, Said)>,
     pub done: Tally,
     pub speed: i64,
@@ -48,7 +48,7 @@ pub struct RigNews {
 pub struct TeamShare {
     pub fulfilled: i64,
     pub earned: Kudos,
-    /// Seconds.
+    /// In seconds.
     pub uptime: i64,
 }
 

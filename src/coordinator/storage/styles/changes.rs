@@ -1,4 +1,4 @@
-//! Styles that are made, changed and deleted.
+//! Creation, changes and deletion of styles.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl Store {
         self.change(changed).await
     }
 
-    /// From its collections as well; whether it was there.
+    /// Also removes it from its collections. False if it does not exist.
     pub async fn delete_style(&self, id: Uuid) -> Result<bool, StorageError> {
         self.change(Deleted(id)).await
     }
@@ -170,7 +170,7 @@ impl Change for Deleted {
     }
 }
 
-/// Whose a shared key has to be.
+/// The required owner of a shared key.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     Is(AccountId),

@@ -1,4 +1,4 @@
-//! The examples of a style, changed one at a time: which may be, `styles` decides.
+//! Changes of a style's examples, one at a time. `styles` checks which are allowed.
 
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};

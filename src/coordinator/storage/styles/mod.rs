@@ -27,12 +27,12 @@ use super::rows::{Stored, all, first};
 use super::values::{storable, without_zeros};
 use super::{StorageError, Store};
 
-/// Which of the public styles, and which page of them.
+/// Filter and page of a list of public styles.
 #[derive(Debug, Clone)]
 pub struct StylePage {
     pub making: Making,
     pub sort: Sort,
-    /// Pages begin with 0.
+    /// Page 0 is the first.
     pub page: u32,
     pub tag: Option<String>,
     pub model: Option<String>,
@@ -73,7 +73,7 @@ impl Store {
         first(row.bind(making.word()), &self.readers).await
     }
 
-    /// Public ones; the most used or the oldest first.
+    /// Public ones, the most used or the oldest first.
     pub async fn styles(&self, page: &StylePage) -> Result<Vec<Style>, StorageError> {
         let rows = sqlx::query(select_styles!(
             "WHERE making = $1 AND public = 1 \
@@ -92,14 +92,14 @@ impl Store {
         all(rows, &self.readers).await
     }
 
-    /// Everything an account has made, public or not, the oldest first.
+    /// All styles of an account, public or not, the oldest first.
     pub async fn styles_of(&self, owner: AccountId) -> Result<Vec<Style>, StorageError> {
         let rows = sqlx::query(select_styles!("WHERE owner = $1 ORDER BY number"));
         all(rows.bind(owner.0), &self.readers).await
     }
 }
 
-/// Rows before a page.
+/// Rows before the page.
 pub(super) fn offset(page: u32) -> i64 {
     i64::from(page) * PAGE as i64
 }

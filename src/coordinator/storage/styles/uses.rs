@@ -1,4 +1,4 @@
-//! Uses of styles: counted, and paid to their owners, in the transaction that accepts the request.
+//! Uses of styles: counted, and paid to the owners, in the transaction that accepts the request.
 
 use sqlx::AnyConnection;
 

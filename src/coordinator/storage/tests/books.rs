@@ -1,4 +1,4 @@
-//! P2, for any sequence of settlements: the ledger sums to zero, and each job is paid at most once.
+//! P2 for any sequence of settlements: the ledger sums to zero, and each job is paid at most once.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ struct Call {
 fn calls() -> impl Strategy<Value = Vec<Vec<Call>>> {
     let call = (0_usize..12, 1_i64..1000, proptest::bool::weighted(0.2));
     let call = call.prop_map(|(job, kudos, failed)| Call { job, kudos, failed });
-    // Waves of calls that come together.
+    // Batches of concurrent calls.
     vec(vec(call, 0..20), 0..6)
 }
 

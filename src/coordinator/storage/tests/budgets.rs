@@ -120,7 +120,7 @@ async fn jobs_are_charged_to_their_key_down_to_nothing_and_the_house_pays_the_re
     let (_, _, before) = key.books(&store).await;
     let job = key.job(RequestId::random(), 3);
     for _ in 0..3 {
-        // However often it is settled.
+        // Repeated settlements change nothing.
         store.settle(job.clone()).await.unwrap();
     }
     assert_eq!(key.books(&store).await, (2000, 3000, before - 3000));

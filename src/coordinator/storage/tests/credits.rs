@@ -1,4 +1,4 @@
-//! Money that is held for jobs: never more than there is, given back once, and turned into the cost of the job.
+//! Holds of credits never exceed the credits, are released once, and become the cost of the job.
 
 use futures_util::future::join_all;
 
@@ -45,7 +45,7 @@ async fn add(store: &Store, micro: i64, kind: CreditKind) {
     store.add_credits(grant).await.unwrap();
 }
 
-/// Paid and promotional credits, and the sum of holds.
+/// Paid and promotional credits, and the sum of the holds.
 async fn has(store: &Store) -> (i64, i64, i64) {
     let AccountCredits { row, held } = store.credits(ALICE, NOON).await.unwrap();
     (row.paid.0, row.promotional.0, held.0)
@@ -94,7 +94,7 @@ async fn a_settled_job_costs_what_it_used_and_gives_back_the_rest(scratch: Scrat
         assert_eq!(outcome, Ok(CreditOutcome::Held));
     }
     assert_eq!(has(&store).await, (20, 0, 80));
-    // Together, and each twice: a job is settled once.
+    // Concurrently, and each twice, since settlements are idempotent.
     let all = [costing(job, 15), costing(failed, 0), settlement(free, 1)];
     let settled = all.iter().chain(&all).map(|it| store.settle(it.clone()));
     assert!(join_all(settled).await.iter().all(Result::is_ok));
@@ -107,7 +107,7 @@ async fn a_settled_job_costs_what_it_used_and_gives_back_the_rest(scratch: Scrat
     assert_eq!(cost(job), Some(MicroUsd(15)));
     assert_eq!(cost(failed), Some(MicroUsd(0)));
     assert_eq!(cost(free), None);
-    // A hold that was released before is not charged.
+    // A hold released before the settlement is not charged.
     let late = JobId::random();
     store.hold_credits(hold(late, 10)).await.unwrap();
     store.release_credits(release(late, false)).await.unwrap();
@@ -128,7 +128,7 @@ async fn promotional_credits_are_spent_first_and_paid_ones_last(scratch: Scratch
     assert_eq!(held, Ok(CreditOutcome::Held));
     assert_eq!(has(&store).await, (80, 0, 50));
     store.settle(costing(job, 25)).await.unwrap();
-    // Ten promotional and fifteen free ones.
+    // Ten promotional and fifteen free credits.
     assert_eq!(has(&store).await, (100, 0, 0));
     let row = store.credits(ALICE, NOON).await.unwrap().row;
     assert_eq!(row.free_used, MicroUsd(15));

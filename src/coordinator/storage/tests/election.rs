@@ -20,7 +20,7 @@ use muster_protocol::job::{
 
 const NOON: UnixMillis = UnixMillis(1_700_000_000_000);
 
-/// The store's side of a coordinator.
+/// A coordinator without its other parts.
 struct ElectedStore {
     leadership: Leadership,
     store: Store,
@@ -43,7 +43,7 @@ impl ElectedStore {
         }
     }
 
-    /// A node that waits, and leads when no other does.
+    /// A standby, which leads when no other node does.
     async fn stand_by(location: &Location) -> tokio::task::JoinHandle<Self> {
         let location = location.clone();
         let (told, waits) = oneshot::channel();
@@ -71,7 +71,7 @@ async fn run(connection: &mut AnyConnection, query: &'static str) -> i64 {
     row.try_get(0).unwrap()
 }
 
-/// How many sessions hold the lock.
+/// Number of sessions that hold the lock.
 const LOCKED: &str = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 778402 AND granted \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 const END_LOCK_HOLDERS: &str = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_locks \
@@ -92,7 +92,7 @@ async fn a_standby_waits_and_takes_over_within_seconds_of_the_leaders_stop() {
     assert!(stopped.elapsed() < Duration::from_secs(3));
     assert!(next.leadership.epoch() > Epoch(1));
     next.writes().await.unwrap();
-    // Another schema has a leader of its own.
+    // Each schema has its own leader.
     let other = Scratch::postgres().await;
     let other = timeout(Duration::from_secs(5), ElectedStore::lead(&other.location)).await;
     other.unwrap().writes().await.unwrap();
@@ -137,7 +137,7 @@ async fn an_election_ends_a_batch_that_stands_still_within_seconds() {
         .execute("SELECT epoch FROM coordinators FOR KEY SHARE")
         .await
         .unwrap();
-    // A renewal does not wait for the batch.
+    // Renewals do not wait for the batch.
     let mut other = connect(&scratch.location).await.unwrap();
     let renewed = other.execute("UPDATE coordinators SET renewed_at = renewed_at + 1");
     timeout(Duration::from_secs(1), renewed)
@@ -164,7 +164,7 @@ async fn a_lost_lock_connection_leaves_one_leader() {
     let first = ElectedStore::lead(&scratch.location).await;
     let standby = ElectedStore::stand_by(&scratch.location).await;
     let mut connection = connect(&scratch.location).await.unwrap();
-    // The standby takes the lock for a moment at each look: both may be hit.
+    // The standby holds the lock briefly at each check, so either session may be ended.
     assert!(run(&mut connection, END_LOCK_HOLDERS).await > 0);
     let next = match timeout(Duration::from_secs(4), standby).await {
         Ok(next) => Some(next.unwrap()),
@@ -203,14 +203,14 @@ async fn a_server_that_comes_back_beside_a_standby_has_one_leader() {
     .await;
     assert_eq!(first.store.problem(), Some(StorageError::Paused));
     server.start();
-    // The leader is connected again before the standby may take its place.
+    // The leader reconnects before the standby may take over.
     eventually("the leader to go on", async || {
         (first.leadership.tenure() == Tenure::Leading && first.store.is_reachable())
             .then_some(())
             .ok_or(first.leadership.tenure())
     })
     .await;
-    // A batch may meet a connection that the server has closed, and fails without having written.
+    // A batch may fail on a connection that the server has closed, without any write.
     let written = eventually("the leader to write again", async || {
         let written = first.writes().await;
         match &written {
@@ -275,9 +275,9 @@ async fn what_a_fenced_coordinator_has_left_goes_to_the_next_and_nothing_of_a_li
         amount: Kudos(1),
         at: NOON,
     };
-    // There is no such key.
+    // An unknown key.
     assert_eq!(first.store.hold(hold).await, Ok(false));
-    // The coordinator of these rows lives.
+    // The coordinator of these rows still leads.
     first.store.succeed().await.unwrap();
     let released = first.store.release_credits_of_fenced(Vec::new()).await;
     assert_eq!(released, Ok(0));

@@ -1,4 +1,4 @@
-//! Accounts that are deleted, suspended and exported, on both engines.
+//! Deletion, suspension and export of accounts.
 
 use super::on_both_engines;
 use super::scratch::Scratch;
@@ -98,7 +98,7 @@ async fn a_deleted_account_has_nothing_stored_and_gets_nothing_stored(scratch: S
         assert_eq!(rows(&store, section, alice).await.len(), 0, "{section}");
         assert_eq!(rows(&store, section, bob).await.len(), 1, "{section}");
     }
-    // A response on its way is not stored, and a request goes with the next pass.
+    // A response that arrives late is not stored, and a late request is deleted by the next call.
     let late = response(alice, "resp_late");
     store.save_response(late).await.unwrap();
     assert_eq!(rows(&store, "responses", alice).await.len(), 0);

@@ -131,7 +131,7 @@ async fn owners_of_styles_share_what_was_paid_and_not_what_was_forgiven(scratch:
         }),
         ..Dues::default()
     };
-    // However many of them are accepted under one commit.
+    // Even with many of them in one commit.
     let rows = (0..20).map(|_| store.accept(request(bob, 3000), dues));
     assert!(join_all(rows).await.iter().all(Result::is_ok));
     assert_eq!(store.balance(bob).await, Ok(Kudos(floor)));

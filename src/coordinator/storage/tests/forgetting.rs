@@ -121,13 +121,13 @@ async fn two_processes_forget_each_job_once(scratch: Scratch) {
 async fn a_job_of_a_clock_that_was_ahead_stays_until_its_time(scratch: Scratch) {
     let store = scratch.open().await;
     let ahead = settle(&store, ended(400, 1)).await;
-    // Then the clock was set back, and later jobs end earlier.
+    // Then the clock was set back, so later jobs have earlier end times.
     let back = settle(&store, ended(-3, 1)).await;
     assert_eq!(forget_all(&store, days(-1)).await, 1);
     assert_eq!(store.reward(back).await, Ok(None));
     assert_eq!(store.reward(ahead).await, Ok(Some(Kudos(1000))));
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
-    // A clock before its time forgets nothing.
+    // With an earlier clock nothing is deleted.
     assert_eq!(forget_all(&store, UnixMillis(i64::MIN)).await, 0);
     assert_eq!(forget_all(&store, days(401)).await, 1);
 }
@@ -145,7 +145,7 @@ async fn records_go_by_themselves(scratch: Scratch) {
     assert!(scratch.tasks.stop(Duration::from_secs(5)).await);
 }
 
-/// Until tomorrow.
+/// Accepts a request that expires tomorrow.
 async fn accept(store: &Store, id: RequestId) {
     let row = RequestRow {
         id,
@@ -160,7 +160,7 @@ async fn accept(store: &Store, id: RequestId) {
     store.accept(row, Dues::default()).await.unwrap();
 }
 
-/// A job of it has ended today.
+/// Settles a job of the request, ended today.
 async fn bring(store: &Store, request: RequestId) {
     let brought = Settlement {
         request,

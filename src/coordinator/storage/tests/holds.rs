@@ -1,4 +1,4 @@
-//! Kudos that are kept for a request: never more than there are, and given back once.
+//! Holds of kudos never exceed the balance, and are released once.
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -153,7 +153,7 @@ async fn what_a_request_costs_at_once_is_not_kept_of_a_key_as_well(scratch: Scra
         ..row(kept.request, alice)
     };
     store.accept(row, dues).await.unwrap();
-    // 18 are left, of which 8 are kept.
+    // The balance is 18, of which 8 are held.
     assert_eq!(store.hold(of_key(key, 11)).await, Ok(false));
     assert_eq!(store.hold(of_key(key, 10)).await, Ok(true));
     store.release(kept.request).await.unwrap();

@@ -1,4 +1,4 @@
-//! One suite for both engines: every test here runs on SQLite and on PostgreSQL, each on a database of its own.
+//! One suite for both engines: every test here runs on SQLite and on PostgreSQL, each with its own database.
 
 mod books;
 mod budgets;
@@ -29,7 +29,7 @@ mod survival;
 mod teams;
 mod workers;
 
-/// A test on each engine.
+/// One test per engine.
 macro_rules! on_both_engines {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {

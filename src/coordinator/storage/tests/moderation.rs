@@ -1,4 +1,4 @@
-//! Filters, timeouts and marks, as every process sees them that shares the store.
+//! Filters, blocks and marks, shared by all processes of a store.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ async fn a_timeout_ends_and_what_is_over_goes(scratch: Scratch) {
     };
     store.keep_out(row("10.0.0.0/8", 60), NOW).await.unwrap();
     store.keep_out(row("192.0.2.7", 600), NOW).await.unwrap();
-    // Later decisions count, shorter ones too.
+    // Later blocks replace earlier ones, even with a shorter time.
     store.keep_out(row("192.0.2.7", 300), NOW).await.unwrap();
     let all = [row("10.0.0.0/8", 60), row("192.0.2.7", 300)];
     assert_eq!(store.timeouts(NOW).await, Ok(all.to_vec()));

@@ -1,4 +1,4 @@
-//! The modes of the service, as every process sees them that shares the store.
+//! Modes of the service, shared by all processes of a store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Opening: new, older, newer and damaged databases, and two programs at once.
+//! Opening new, older, newer and damaged databases, and two programs at once.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ on_both_engines! {
 const NEXT: &str =
     "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE accounts SET note = 'migrated';";
 
-/// All migrations, and one more.
+/// All migrations and an additional one.
 fn and(one: &'static str) -> Vec<&'static str> {
     let mut all = migrate::ALL.to_vec();
     all.push(one);
@@ -83,7 +83,7 @@ async fn a_database_of_the_first_schema_is_brought_to_the_last(scratch: Scratch)
     assert_eq!(store.ledger_sums().await.unwrap(), SOUND);
 }
 
-/// A database as it was before the migration that has these words.
+/// A database from before the migration with this text.
 async fn before(words: &str, scratch: &Scratch) -> AnyConnection {
     if let Location::Sqlite(path) = &scratch.location {
         migrate::prepare_file(path).unwrap();

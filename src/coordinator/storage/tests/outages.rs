@@ -1,4 +1,4 @@
-//! Outages: a database that is locked, full, or gone for a while.
+//! Outages: a locked, full or missing database.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -68,7 +68,7 @@ async fn a_file_that_another_program_holds_is_locked_until_it_lets_go() {
     let scratch = Scratch::sqlite();
     let store = scratch.open().await;
     store.change(Statement("SELECT 1")).await.unwrap();
-    // Ends the wait after 50 ms; the pragma counts from the next transaction on.
+    // Sets a timeout of 50 ms, which applies from the next transaction on.
     store
         .change(Statement("PRAGMA busy_timeout = 50"))
         .await
@@ -84,7 +84,7 @@ async fn a_file_that_another_program_holds_is_locked_until_it_lets_go() {
     assert!(store.is_reachable());
 }
 
-/// Deletes the database under the store that has it open, or puts another in its place.
+/// Deletes or replaces the database of an open store.
 async fn file_gone(take_away: impl Fn(&Path)) {
     let scratch = Scratch::sqlite();
     let Location::Sqlite(path) = &scratch.location else {

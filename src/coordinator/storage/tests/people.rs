@@ -1,4 +1,4 @@
-//! Accounts and keys, as every process sees them that shares the store.
+//! Accounts and keys, shared by all processes of a store.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn roles_are_changed_but_the_last_administrators(scratch: Scratch) {
 async fn many_keys_of_one_account_are_all_told_of_its_roles(scratch: Scratch) {
     let store = scratch.open().await;
     let alice = account(&store, "alice", Roles::USER).await;
-    // More than are read at once.
+    // More than one page.
     let keys =
         (0..600).map(|it| store.create_key(key(alice, &format!("i{it}"), &format!("d{it}"))));
     for made in futures_util::future::join_all(keys).await {

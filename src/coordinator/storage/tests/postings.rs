@@ -1,4 +1,4 @@
-//! Postings: whole or not at all, once where they say so, and never below a floor.
+//! Postings: all or nothing, never below a floor, and not repeated with the same `once`.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Ratings: a request is rated once, and paid for once, however many try.
+//! Ratings: a request is rated and paid for once, even with concurrent calls.
 
 use futures_util::future::join_all;
 

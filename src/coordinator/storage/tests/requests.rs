@@ -1,4 +1,4 @@
-//! Who wants less of a request, as the next process reads it.
+//! Cancelled and stopped requests, as read by the next process.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Floors, escrow, trust, months and records, as they stand in the books.
+//! Floors, escrow, trust, monthly kudos and records.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ on_both_engines! {
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Accounts 1 and 2: who asks and who works.
+/// Accounts 1 and 2: a client and a worker owner.
 async fn two(store: &Store) -> (AccountId, AccountId) {
     let make = |name| store.create_account(name, Roles::USER, NOW);
     let (asks, works) = (make("asks").await.unwrap(), make("works").await.unwrap());

@@ -158,7 +158,7 @@ async fn what_workers_do_is_added_once_when_its_batch_is_written_again(scratch: 
             ..news(worker)
         }]
     };
-    // A job that is settled already makes the whole batch be written one by one.
+    // Because of the settled job, the batch is written one by one.
     let (first, again, second) = tokio::join!(
         store.save_rigs(did(one)),
         store.settle(settlement(job, 1)),

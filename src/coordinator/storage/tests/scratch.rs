@@ -16,7 +16,7 @@ use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, UnixMillis,
 
 pub struct Scratch {
     pub location: Location,
-    /// Goes with the test.
+    /// Deleted when dropped.
     _folder: TempDir,
     pub tasks: Tasks,
 }
@@ -103,13 +103,13 @@ pub const SOUND: LedgerSums = LedgerSums {
     wrong_balances: 0,
 };
 
-/// A server of one test's own.
+/// A PostgreSQL server for one test.
 pub struct OwnServer {
     folder: TempDir,
 }
 
 impl OwnServer {
-    /// The server runs as another user when the test is root's.
+    /// If the test runs as root, the server runs as another user.
     pub fn unstarted() -> Self {
         let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let folder = tempfile::Builder::new().permissions(readable).tempdir();

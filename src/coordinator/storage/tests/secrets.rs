@@ -35,7 +35,7 @@ const PLACES: [(&str, &str); 9] = [
     ("people", "proxy_passkey"),
 ];
 
-/// All that stands there.
+/// The contents of these columns.
 async fn everything(connection: &mut AnyConnection) -> String {
     let mut all = String::new();
     for (table, column) in PLACES {

@@ -1,4 +1,4 @@
-//! Keys that are handed to others: few, and changed by their owners.
+//! Shared keys: limited in number, and changed by their owners only.
 
 use futures_util::future::join_all;
 use uuid::Uuid;
@@ -52,7 +52,7 @@ async fn created(store: &Store, budget: Option<i64>) -> NewKey {
     key
 }
 
-/// Two kudos, and the fee.
+/// Costs two kudos and the fee.
 fn job_of(key: &NewKey) -> Settlement {
     Settlement {
         shared_key: Some(key.id),

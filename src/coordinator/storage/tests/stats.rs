@@ -25,7 +25,7 @@ const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-/// Ended so long ago.
+/// A job that ended this long ago.
 fn ended(ago: i64, kind: Kind, model: &str) -> Settlement {
     let mut settlement = settlement(JobId::random(), 1);
     settlement.timing.accepted_at = UnixMillis(NOW.0 - ago);

@@ -1,4 +1,4 @@
-//! Styles and collections: found by id, by name and by page, changed in part, and gone when they are deleted.
+//! Styles and collections: lookup by id, name and page, partial changes, and deletion.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -79,7 +79,7 @@ async fn a_style_is_found_by_id_and_by_name(scratch: Scratch) {
         (format!("bob#{}", bob.0), &recipe("oil", Making::Image))
     );
     assert_eq!(named(&store, Some(alice), Making::Image).await, Some(hers));
-    // Public before not, and the wanted kind before both.
+    // Public styles before private ones, and the requested kind before both.
     assert_eq!(named(&store, None, Making::Image).await, Some(his));
     let carol = account(&store, "carol").await;
     let text = made(&store, carol, recipe("oil", Making::Text)).await;
@@ -294,7 +294,7 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
     let (hers, his) = balances().await;
     let gift = Posting::from_house(Cause::Award, bob, Kudos(4000), NOW);
     store.post(gift).await.unwrap();
-    // She gets no more than he has.
+    // The reward does not exceed the payer's balance.
     for (paid, left) in [(2000, 1000), (3000, 0), (3000, 0)] {
         ask(bob, 3000).await.unwrap();
         assert_eq!(balances().await, (hers + paid, his + left));

@@ -61,7 +61,7 @@ fn answered_job(line: String) -> Option<JobId> {
         .map(JobId)
 }
 
-/// Not a test of its own: the process that is killed.
+/// Not a test itself, but the process that is killed.
 #[tokio::test]
 async fn settles_until_it_is_killed() {
     let Ok(place) = std::env::var(WHERE) else {

@@ -1,4 +1,4 @@
-//! Teams: their names, their workers, and sums that are added from many sides.
+//! Teams: names, workers, and concurrent sums.
 
 use futures_util::future::join_all;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Workers: names, owners and identities.
+//! Workers: names, owners and ids.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ async fn those_that_come_together_are_each_themselves(scratch: Scratch) {
     let owner = store.create_account("alice", Roles::USER, NOW).await;
     let owner = owner.unwrap();
     let known = store.worker("7", owner, NOW).await.unwrap();
-    // Every name twice, more than one commit takes.
+    // Every name twice, and more names than one batch holds.
     let names: Vec<String> = (0..600).map(|number| (number / 2).to_string()).collect();
     let join = || join_all(names.iter().map(|name| store.worker(name, owner, NOW)));
     let came: Vec<WorkerRow> = join().await.into_iter().map(Result::unwrap).collect();
