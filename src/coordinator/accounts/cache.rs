@@ -20,13 +20,13 @@ use super::key::Digest;
 use super::means::{KnownMeans, Means, MeansOfAll};
 use super::{Caller, Denied, Inner, Roles};
 
-/// Known keys in one generation.
+/// Limit of known keys in one generation.
 const CALLERS: usize = 50_000;
-/// Wrong keys in one generation.
+/// Limit of wrong keys in one generation.
 const STRANGERS: usize = 10_000;
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// How old a standing may be.
+/// Maximum age of a cached balance.
 const REFRESH: Duration = Duration::from_secs(5);
 
 /// A caller, or `None` for a wrong key.
@@ -42,7 +42,7 @@ struct State {
     callers: Generations<Arc<Caller>>,
     strangers: Generations<()>,
     means: MeansOfAll,
-    /// Changes up to this one are in here.
+    /// The last applied revision.
     revision: i64,
 }
 
@@ -66,7 +66,7 @@ impl Cache {
         }
     }
 
-    /// None when the store has to be asked.
+    /// `None` if the key is not cached.
     pub fn find(&self, digest: &Digest) -> Option<Found> {
         let mut state = self.lock();
         if let Some(caller) = state.callers.find(digest) {
@@ -76,7 +76,7 @@ impl Cache {
         state.strangers.find(digest).map(|()| None)
     }
 
-    /// Callers who came since this was last asked.
+    /// Callers active since the last call.
     fn lately(&self) -> Vec<Arc<Caller>> {
         let state = self.lock();
         let callers = state.callers.young.values();
@@ -197,7 +197,7 @@ impl Inner {
         };
     }
 
-    /// Has taken in every change that the store is known to have. Many may ask at once.
+    /// Applies all changes known so far. Concurrent calls share one query.
     pub async fn be_current(&self) -> Result<(), Denied> {
         if self.cache.revision() >= self.revision_of_store() {
             return Ok(());
@@ -246,7 +246,7 @@ pub async fn follow(inner: Weak<Inner>, mut changes: watch::Receiver<i64>) {
     }
 }
 
-/// Until it could, which is warned of once.
+/// Retries until it succeeds, with one warning.
 async fn catch_up(inner: &Inner) {
     let mut warned = false;
     while let Err(error) = inner.catch_up().await {

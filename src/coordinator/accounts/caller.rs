@@ -17,10 +17,10 @@ use super::{KeyId, Roles, Scopes};
 pub const ANONYMOUS_KEY: &str = "0000000000";
 pub const ANONYMOUS: AccountId = AccountId::ANONYMOUS;
 
-/// Jobs that all who come without a key of their own may have waiting together.
+/// Limit of waiting jobs of all callers without an own key together.
 const ALL_ANONYMOUS: usize = 500;
 
-/// Why an account may have no workers, however good its key is.
+/// Why an account cannot have workers, with any key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoOwner {
     Deleted,
@@ -38,18 +38,18 @@ pub struct Caller {
     pub key: KeyId,
     pub scopes: Scopes,
     pub roles: Roles,
-    /// The key is good for the worker of this name only.
+    /// The only worker name that may use the key.
     pub worker_name: Option<Arc<str>>,
-    /// The key belongs to the first worker that connects with it.
+    /// Will be bound to the first worker that connects with it.
     pub joins: bool,
     pub expires_at: Option<UnixMillis>,
-    /// Jobs it may have waiting of requests that are polled for, where that is not as the settings say.
+    /// Overrides the configured limit of waiting jobs of polled requests.
     pub concurrency: Option<usize>,
     /// The shared key, if the request came with one.
     pub shared: Option<Arc<SharedKey>>,
     /// The account's balance, shared with its other callers.
     means: Arc<KnownMeans>,
-    /// Whether it came since this was last asked.
+    /// Active since the last check.
     came: AtomicBool,
     pub(super) digest: Digest,
 }
@@ -154,7 +154,7 @@ impl Caller {
         self.means.look().spare
     }
 
-    /// Whether it may do all of these.
+    /// Whether the key has all these scopes.
     pub fn may(&self, scopes: Scopes) -> bool {
         self.scopes.contains(scopes)
     }
@@ -206,7 +206,7 @@ impl Caller {
         self.sees_own() && self.roles.moderates()
     }
 
-    /// Whether its key is good for a worker of this name.
+    /// Whether a worker of this name may use the key.
     pub fn is_for_worker(&self, name: &str) -> bool {
         let bound = self.worker_name.as_deref();
         bound.is_none_or(|bound| bound == name)

@@ -1,15 +1,15 @@
-//! How a key looks, and the digest that is stored in its place.
+//! The format of keys, and the stored digest.
 
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// A key's row.
+/// Row id of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub i64);
 
-/// The text of a key: usable, never shown by accident.
+/// The text of a key. Never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText(String);
 
@@ -17,7 +17,7 @@ pub struct KeyText(String);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Makes digests under the server's secret.
+/// Computes digests with the server secret.
 #[derive(Clone)]
 pub struct Hasher(Hmac<Sha256>);
 
@@ -39,7 +39,7 @@ impl KeyText {
         )
     }
 
-    /// A key that was made before.
+    /// Parses an existing key.
     pub fn of(text: &str) -> Option<Self> {
         Self::is_well_formed(text).then(|| Self(text.to_owned()))
     }
@@ -48,7 +48,7 @@ impl KeyText {
         text.len() == LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte))
     }
 
-    /// For the one moment at which its owner is shown it.
+    /// Only for the reply that shows it to its owner.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -60,7 +60,7 @@ impl Hasher {
     }
 
     pub fn keyed(secret: &[u8]) -> Self {
-        // HMAC takes a key of any length.
+        // HMAC accepts keys of any length.
         let mac = Hmac::new_from_slice(secret);
         Self(mac.expect("HMAC-SHA-256 accepts keys of any length"))
     }
@@ -95,7 +95,7 @@ pub fn random_secret() -> String {
     hex(&random::<32>())
 }
 
-/// The name of a key for people.
+/// The public id of a key.
 pub fn random_public_id() -> String {
     hex(&random::<6>())
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// A small ASCII alphabet in one case, so that no two logins look alike in other letters.
+/// A small ASCII alphabet in lower case, so that no two logins look alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login(String);
 
@@ -21,7 +21,7 @@ const LONGEST: usize = 64;
 const ADMIN: &str = "admin";
 /// Logins that would look like accounts of the coordinator itself.
 const RESERVED: [&str; 3] = ["anonymous", "deleted", "house"];
-/// Followed by its number, the login of an account that was not given one.
+/// Followed by the account's number, the default login.
 const UNNAMED: &str = "user-";
 
 impl Login {
@@ -30,7 +30,7 @@ impl Login {
         Self(ADMIN.to_owned())
     }
 
-    /// Capital letters are taken for small ones.
+    /// Accepts capital letters.
     pub fn parse(text: &str) -> Result<Self, InvalidLogin> {
         let login = text.to_ascii_lowercase();
         let known =

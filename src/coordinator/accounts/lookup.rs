@@ -12,13 +12,13 @@ use super::{Accounts, Login, NewKey, Roles};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     Found(Box<AccountRow>),
-    /// None has this login or number, and none is called so.
+    /// No account has this login, number or name.
     Missing,
     /// `name` is only a display name of these accounts, or one of them has the number but another name.
     Refused(Vec<AccountRow>),
 }
 
-/// Why no administrator was found.
+/// Why there is no administrator to use.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NoAdministrator {
     #[error("several accounts have the role admin ({0}), and none has the login admin")]
@@ -46,7 +46,7 @@ impl Accounts {
         })
     }
 
-    /// The name before the number, if there is one, has to be right: a number is easily mistyped.
+    /// A name before the number must match, since a number is easily mistyped.
     async fn find_number(&self, alias: Alias<'_>) -> Result<Lookup, StorageError> {
         let found = self.inner.store.account(alias.account).await?;
         Ok(match found {
@@ -58,7 +58,7 @@ impl Accounts {
         })
     }
 
-    /// A new account of this login, which is also its display name at first; none if the login is taken.
+    /// A new account, whose first display name is its login; `None` if the login is taken.
     pub async fn create_with_login(
         &self,
         login: &Login,
@@ -87,7 +87,7 @@ impl Accounts {
         }
     }
 
-    /// The administrator, made if there is none.
+    /// The administrator, created if missing.
     pub async fn administrator_or_new(&self) -> Result<AccountId, NoAdministrator> {
         if let Some(found) = self.administrator().await? {
             return Ok(found.id);
@@ -96,7 +96,7 @@ impl Accounts {
         if let Some(made) = self.create_with_login(&admin, Roles::ADMINISTRATOR).await? {
             return Ok(made);
         }
-        // Another process may have made it meanwhile.
+        // Another process may have created it meanwhile.
         if let Some(found) = self.administrator().await? {
             return Ok(found.id);
         }
@@ -113,7 +113,7 @@ impl Accounts {
     }
 }
 
-/// For people: `name#id` of each.
+/// For error messages: `name#id` of each.
 pub fn listed(accounts: &[AccountRow]) -> String {
     let names: Vec<_> = accounts.iter().map(|row| row.alias().to_string()).collect();
     names.join(", ")

@@ -14,7 +14,7 @@ pub struct Means {
     pub spare: Kudos,
 }
 
-/// The same as it was lately.
+/// A cached balance.
 #[derive(Debug, Default)]
 pub struct KnownMeans {
     kudos: AtomicI64,

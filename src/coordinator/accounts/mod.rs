@@ -72,7 +72,7 @@ struct Inner {
     cache: Cache,
     /// Accounts whose rewards are paid in full; read for every ended job.
     trusted: RwLock<HashSet<AccountId>>,
-    /// Few questions to the store at once, however many wrong keys come.
+    /// Limits concurrent lookups in the store, which wrong keys cause, too.
     asking: tokio::sync::Semaphore,
     /// Held while changes are read and applied, so that an older reading never overwrites a newer one.
     taking_in: tokio::sync::Mutex<()>,
@@ -80,7 +80,7 @@ struct Inner {
     own_key: OnceLock<KeyText>,
 }
 
-/// A key that was just made: the only moment at which its text is known.
+/// A new key, with its text, which is not stored.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub id: KeyId,
@@ -94,10 +94,10 @@ pub struct NewKey {
 pub struct KeyOrder {
     pub label: String,
     pub scopes: Scopes,
-    /// Good for the worker of this name only.
+    /// The only worker name that may use the key.
     pub worker_name: Option<String>,
     pub lifetime: Option<Duration>,
-    /// The key of a join token: it belongs to the first worker that connects with it, and does not expire from then on.
+    /// A join token: bound to the first worker that connects with it, and without expiry from then on.
     pub joins: bool,
 }
 
@@ -141,7 +141,7 @@ impl Accounts {
         Ok(Self { inner })
     }
 
-    /// A key with every scope for the administrator, who may have lost the others.
+    /// A key with every scope for the administrator, for example after losing the others.
     pub async fn admin_key(&self, label: &str) -> Result<NewKey, NoAdministrator> {
         let account = self.administrator_or_new().await?;
         let order = KeyOrder {
@@ -152,7 +152,7 @@ impl Accounts {
         Ok(self.create_key(account, order).await?)
     }
 
-    /// Who holds this key. From memory, except for the first time and after a change.
+    /// The caller with this key. Cached, except at first and after a change.
     pub async fn authenticate(&self, key: &str) -> Result<Arc<Caller>, Denied> {
         if !KeyText::is_well_formed(key) {
             return Err(Denied::UnknownKey);
@@ -176,9 +176,9 @@ impl Accounts {
         &self.inner.seal
     }
 
-    /// A secret for another purpose than keys, the same for every process that shares the store.
+    /// A secret for another purpose than keys, the same in every process that shares the store.
     pub fn derived_secret(&self, purpose: &str) -> [u8; 32] {
-        // No key looks like a purpose, which has spaces in it.
+        // A purpose has spaces, so it is never a key.
         self.inner.hasher.digest(purpose).bytes()
     }
 
@@ -229,7 +229,7 @@ impl Accounts {
         Ok(found)
     }
 
-    /// A new account of this display name, with a login that says its number.
+    /// A new account with this display name and a default login.
     pub async fn create_account(
         &self,
         name: &str,
@@ -241,17 +241,17 @@ impl Accounts {
         Ok(account)
     }
 
-    /// Every account of people, the oldest first.
+    /// Every user account, the oldest first.
     pub async fn list(&self) -> Result<Vec<AccountRow>, StorageError> {
         self.inner.store.accounts().await
     }
 
-    /// From memory.
+    /// From the cache.
     pub fn is_trusted(&self, account: AccountId) -> bool {
         self.inner.trusted.read().contains(&account)
     }
 
-    /// Who holds its keys is known anew: something about an account has changed in the store.
+    /// Refreshes cached callers after a change in the store.
     pub async fn catch_up(&self) -> Result<(), StorageError> {
         self.inner.catch_up().await
     }
@@ -289,7 +289,7 @@ impl Accounts {
         made.ok_or_else(|| StorageError::Broken("a key without a limit was refused".to_owned()))
     }
 
-    /// `None` at the account's limit.
+    /// `None` at the limit of keys.
     pub async fn create_key_within(
         &self,
         account: AccountId,
@@ -328,7 +328,7 @@ impl Accounts {
         }))
     }
 
-    /// The key of a join token belongs to this worker from now on. Whether no other worker was faster.
+    /// Binds the key of a join token to a worker. False if it is bound already.
     pub async fn bind_key(&self, key: KeyId, worker_name: &str) -> Result<bool, StorageError> {
         let is_bound = self.inner.store.bind_key(key, worker_name).await?;
         self.inner.catch_up().await?;
@@ -339,7 +339,7 @@ impl Accounts {
         self.inner.store.keys().await
     }
 
-    /// The keys of one account, the oldest first.
+    /// The keys of an account, the oldest first.
     pub async fn keys_of(&self, account: AccountId) -> Result<Vec<KeyRow>, StorageError> {
         self.inner.store.keys_of(account).await
     }
@@ -353,7 +353,7 @@ impl Accounts {
         Ok(self.list_keys().await?.iter().any(is_good))
     }
 
-    /// Whether there was such a key; it opens nothing from now on.
+    /// Revokes a key. False if it does not exist.
     pub async fn revoke_key(&self, public_id: &str) -> Result<bool, StorageError> {
         let revoked = self.inner.store.revoke_key(public_id, wall_clock()).await?;
         self.inner.catch_up().await?;

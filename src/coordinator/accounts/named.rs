@@ -1,4 +1,4 @@
-//! Sets of things that have names: small numbers in memory, names between blanks in the store.
+//! Sets of named values: bits in memory, space-separated names in the store.
 
 /// Declares a set type and its members.
 macro_rules! named_set {

@@ -12,23 +12,23 @@ named_set! {
         WORKER_OWNER = 8 "worker_owner",
         /// Trusted: its workers may get private requests, and it gets no suspicion marks.
         TRUSTED = 16 "trusted",
-        /// Under suspicion: its workers get nothing and its prompts are always filtered.
+        /// Suspicious: its workers get no jobs and its prompts are always filtered.
         FLAGGED = 32 "flagged",
         /// May serve unlisted models and create styles.
         CUSTOMIZER = 64 "customizer",
-        /// May come from addresses that hide where it is.
+        /// May use VPNs and proxies.
         VPN = 128 "vpn",
-        /// May ask for models that are for special users.
+        /// May use models for special users.
         SPECIAL = 256 "special",
         /// A service: sends requests for its own users, and may name them.
         SERVICE = 512 "service",
         /// A school account: its requests are SFW and go to trusted workers only.
         EDUCATION = 1024 "education",
-        /// On its way out: it may do nothing any more.
+        /// Being deleted, without any permission.
         DELETED = 2048 "deleted",
         /// Prompts of the account are rewritten on a filter match, whatever the request says.
         FILTERED = 4096 "filtered",
-        /// No key of the account opens anything until an operator lifts the suspension.
+        /// All keys of the account are refused until an operator ends the suspension.
         SUSPENDED = 8192 "suspended",
     }
 }
@@ -58,7 +58,7 @@ impl Roles {
         .with(Self::TRUSTED)
         .with(Self::CUSTOMIZER);
 
-    /// Whether it may decide about others. Administrators may.
+    /// Moderator or administrator.
     pub const fn moderates(self) -> bool {
         self.contains(Self::MODERATOR) || self.contains(Self::ADMIN)
     }

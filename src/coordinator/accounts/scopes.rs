@@ -5,13 +5,13 @@ use super::named::named_set;
 named_set! {
     /// A set of scopes.
     Scopes {
-        /// Ask for work to be done.
+        /// Submit requests.
         INFERENCE_SUBMIT = 1 "inference.submit",
-        /// Connect a worker.
+        /// Connect workers.
         WORKER_CONNECT = 2 "worker.connect",
-        /// See the account, its keys and its jobs.
+        /// Read the account, its keys and its jobs.
         ACCOUNT_READ = 4 "account.read",
-        /// Make and revoke keys of the account.
+        /// Create and revoke keys of the account.
         ACCOUNT_MANAGE = 8 "account.manage",
     }
 }

@@ -13,7 +13,7 @@ use muster_protocol::job::{SharedKeyId, SharedKeyText};
 
 use super::key::{self, Hasher};
 
-/// Clones are the same.
+/// Clones share the keys.
 #[derive(Clone)]
 pub struct Seal {
     hasher: Hasher,

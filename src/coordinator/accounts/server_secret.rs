@@ -17,13 +17,13 @@ use super::seal::Seal;
 /// Location of the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// A file, made at the first start.
+    /// A file, created at the first start.
     File(PathBuf),
-    /// The text itself, as the operator set it.
+    /// The secret as configured by the operator.
     Given(String),
 }
 
-/// Why a coordinator does not know its secret.
+/// Why the server secret is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     #[error("reading the server secret from {} failed: {cause}", .file.display())]
@@ -48,7 +48,7 @@ pub enum SecretError {
     StillInDatabase(SecretSource),
 }
 
-/// Why accounts could not be opened.
+/// Why the accounts cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -59,7 +59,7 @@ pub enum OpenError {
 
 const SHORTEST: usize = 32;
 const CHECKED: &str = "check of the server secret";
-/// The name of the file in the data folder, where the database is on a server.
+/// Name of the file in the data folder if the database is on a server.
 const FILE: &str = "coordinator.secret";
 
 impl SecretSource {
@@ -173,7 +173,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     write_private(file, text)
 }
 
-/// Says where the secret is, and nothing of it.
+/// Shows the place of the secret, not the secret.
 impl fmt::Display for SecretSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -47,7 +47,7 @@ async fn whoever_was_killed_between_account_and_key_gets_the_key_at_the_next_sta
         .create_account("admin", Roles::ADMINISTRATOR)
         .await
         .unwrap();
-    // A key to ask for work with manages nothing.
+    // A key for requests only.
     let order = KeyOrder {
         scopes: Scopes::INFERENCE_SUBMIT,
         ..KeyOrder::default()

@@ -1,5 +1,5 @@
-//! Thoughts of models that clients keep and give back: signed where they may be read, sealed where not. Both are good for
-//! the account that the thought was written for, and for no other.
+//! Reasoning of models that clients store and send back: signed if readable, encrypted otherwise. Both are valid only
+//! for the account that the reasoning was written for.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use muster_protocol::openai::responses::Sealer;
 use super::Accounts;
 use super::key;
 
-/// Keys of one account, which every process of this deployment derives.
+/// Keys of one account, derived by every process of this deployment.
 pub struct Thoughts {
     signing: hmac::Key,
     sealing: LessSafeKey,

@@ -1,4 +1,4 @@
-//! Which accounts pay for their requests.
+//! Selects the accounts that pay for requests.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ pub enum Charging {
     /// Requests are free: no holds, no charges.
     #[default]
     Off,
-    /// Accounts of these logins pay.
+    /// Accounts with these logins pay.
     Allowlist(BTreeSet<String>),
     On,
 }
 
 impl Charging {
-    /// Logins are compared without regard to case, as everywhere.
+    /// Logins are case-insensitive.
     pub fn allowlist<'a>(logins: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Allowlist(logins.into_iter().map(str::to_ascii_lowercase).collect())
     }
 
-    /// Whether the account of this login pays.
+    /// Whether the account with this login pays.
     pub fn includes(&self, login: Option<&str>) -> bool {
         match self {
             Self::Off => false,

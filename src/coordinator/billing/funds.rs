@@ -1,4 +1,4 @@
-//! The funds of an account and the order in which they are spent.
+//! The funds of an account, in the order of spending.
 
 use super::MicroUsd;
 
@@ -6,7 +6,7 @@ use super::MicroUsd;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Funds {
     pub promotional: MicroUsd,
-    /// Free credits of this UTC day.
+    /// Free credits of the UTC day.
     pub free: MicroUsd,
     pub paid: MicroUsd,
 }
@@ -16,7 +16,7 @@ impl Funds {
         [self.promotional, self.free, self.paid].into_iter().sum()
     }
 
-    /// The part of each that an amount takes; an amount beyond the total takes all.
+    /// Splits an amount among the funds, limited to the total.
     pub fn part(self, amount: MicroUsd) -> Self {
         let mut left = amount.0.max(0);
         let mut take = |has: MicroUsd| {

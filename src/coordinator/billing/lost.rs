@@ -11,7 +11,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::JobId;
 
 const EVERY: Duration = Duration::from_secs(600);
-/// How long after its lifetime a job may still be settled.
+/// Time for the settlement of a job after its lifetime.
 const SETTLED_BY: Duration = Duration::from_secs(3600);
 
 /// Most jobs with holds do not outlive their process: at the start all holds are released, except those of `stored`

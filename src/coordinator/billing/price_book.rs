@@ -1,4 +1,4 @@
-//! The prices of models. A model is found by its name or an alias, in any case.
+//! The prices of models, by name or alias, case-insensitive.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct ModelRates {
     pub per_audio_second: Option<MicroUsd>,
     /// Price of a minute of transcription.
     pub per_minute_heard: Option<MicroUsd>,
-    /// A million characters of a text that is spoken.
+    /// A million characters of spoken text.
     pub per_mchar_spoken: Option<MicroUsd>,
 }
 
@@ -25,11 +25,11 @@ pub struct ModelRates {
 pub struct PriceBook {
     version: Option<String>,
     models: BTreeMap<String, ModelRates>,
-    /// Other names to the names in `models`.
+    /// Alias to the name in `models`.
     aliases: BTreeMap<String, String>,
 }
 
-/// The kind of an output that a price is for, in the words of quotes.
+/// The output kind of a price, from its name in quotes.
 pub fn modality(name: &str) -> Option<Kind> {
     match name {
         "transcript" => Some(Kind::Transcription),
@@ -39,7 +39,7 @@ pub fn modality(name: &str) -> Option<Kind> {
 }
 
 impl ModelRates {
-    /// The rates of a text, with nothing held; none without both of them.
+    /// The rates of a text, without a hold; `None` if one of them is missing.
     pub fn text(&self) -> Option<JobPrice> {
         Some(JobPrice {
             input_per_mtok: self.input_per_mtok?,
@@ -48,7 +48,7 @@ impl ModelRates {
         })
     }
 
-    /// The rates of embeddings and scores, whose output has no price.
+    /// The rates of embeddings and scores, without an output price.
     pub fn reading(&self) -> Option<JobPrice> {
         Some(JobPrice {
             input_per_mtok: self.input_per_mtok?,
@@ -121,7 +121,7 @@ impl PriceBook {
         self
     }
 
-    /// The price of the model that is called one of these names.
+    /// The price of the first of these names that has one.
     pub fn rates<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&ModelRates> {
         let mut names = names.into_iter().map(str::to_lowercase);
         names.find_map(|name| {
@@ -140,7 +140,7 @@ impl PriceBook {
         aliases.map(|(alias, model)| (alias.as_str(), model.as_str()))
     }
 
-    /// The operator's version, or a digest that changes with the prices.
+    /// The operator's version, or a digest of the prices.
     pub fn version(&self) -> String {
         if let Some(version) = &self.version {
             return version.clone();

@@ -5,12 +5,12 @@ use muster_protocol::job::{AccountId, Kudos};
 
 use super::{Entry, Reason, Settlement};
 
-/// The escrow of an account of people: its number's opposite, beyond the house's.
+/// The escrow account of a user: the negated number, below the house's.
 pub const fn escrow_of(account: AccountId) -> AccountId {
     AccountId(-1 - account.0)
 }
 
-/// Whose escrow this is, if it is one.
+/// The owner of an escrow account.
 pub const fn owner_of(escrow: AccountId) -> Option<AccountId> {
     match escrow.0 < -1 {
         true => Some(AccountId(-1 - escrow.0)),

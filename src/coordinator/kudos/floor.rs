@@ -8,7 +8,7 @@ use muster_protocol::job::{AccountId, Kudos};
 
 use super::{Entry, HOUSE, Reason};
 
-/// An account that some entries together have taken below its floor.
+/// An account below its floor after some entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fallen {
     /// Balance before these entries.
@@ -40,7 +40,7 @@ pub fn forgiven<'a, T: ?Sized>(
     forgiven
 }
 
-/// The house pays, the account is paid.
+/// The house pays the account.
 pub fn forgive(account: AccountId, amount: Kudos) -> [Entry; 2] {
     [(HOUSE, -amount.0), (account, amount.0)].map(|(account, amount)| Entry {
         account,

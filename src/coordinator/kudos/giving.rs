@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Accounts with this many suspicion marks can neither give nor receive kudos.
 const SUSPICIOUS: i64 = 5;
 
-/// Gives kudos. Clones are the same.
+/// Transfers of kudos. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Giving {
     store: Store,
@@ -28,7 +28,7 @@ pub struct Giving {
 /// A requested transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct Gift<'a> {
-    /// `name#id`, of which the number counts, or a shared key.
+    /// `name#id`, of which only the number counts, or a shared key.
     pub to: &'a str,
     /// Whole kudos.
     pub amount: i64,
@@ -44,7 +44,7 @@ pub enum NotGiven {
     Storage(#[from] StorageError),
 }
 
-/// Who receives: an account, by way of a shared key if it was one that was named.
+/// The receiver: an account, or an account by its shared key.
 #[derive(Debug)]
 struct Receiver {
     account: AccountId,
@@ -181,7 +181,7 @@ fn posting(giver: &Caller, receiver: &Receiver, gift: &Gift<'_>, now: UnixMillis
     }
 }
 
-/// Elsewhere this is 403; here it is a matter of the request.
+/// With status 400 here, unlike the usual 403.
 fn refuse_key(key: Option<&SharedKey>, now: UnixMillis) -> Result<(), Refusal> {
     let expired = Code::SharedKeyExpired.when(key.is_some_and(|key| key.is_expired(now)));
     expired.map_err(|refusal| refusal.at(400))
@@ -211,7 +211,7 @@ fn refuse_amount(kudos: i64, most: Kudos) -> Result<(), Refusal> {
     }
 }
 
-/// The number behind the last `#`, or alone.
+/// The number after the last `#`, or the whole text.
 fn account_in(name: &str) -> Option<AccountId> {
     name.rsplit('#').next().and_then(number).map(AccountId)
 }

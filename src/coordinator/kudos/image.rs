@@ -56,7 +56,7 @@ pub struct Drawing {
     pub inversions: u32,
 }
 
-/// Whether its lines are given.
+/// The origin of the control map.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Control {
     #[default]
@@ -97,7 +97,7 @@ impl Drawing {
         }
     }
 
-    /// In kudos, by a model of the oldest family.
+    /// In kudos, for a model of the oldest family.
     pub fn price(&self) -> f64 {
         let area = self.tiles();
         let size = area.powf(GROWTH);
@@ -159,7 +159,7 @@ impl Drawing {
     }
 }
 
-/// Larger models are paid more.
+/// Larger models earn more.
 fn plain_factor(family: Baseline) -> f64 {
     match family {
         Baseline::Sd15 | Baseline::Sd2 => 1.0,

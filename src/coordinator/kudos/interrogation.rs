@@ -27,7 +27,7 @@ pub fn form_reward(form: Form, map: Option<ControlType>, width: u32, height: u32
     Kudos(kudos * 1000)
 }
 
-/// For a tile of it.
+/// Per tile.
 fn map_reward(map: ControlType) -> i64 {
     match map {
         ControlType::Canny
@@ -60,7 +60,7 @@ pub fn form_charge(reward: Kudos, slow_workers: bool) -> Kudos {
     Kudos(reward.0.saturating_add(FEE.0 + patience))
 }
 
-/// How many tiles cover an image. A part of one is a whole one.
+/// The number of tiles that cover an image, rounded up.
 pub fn tiles(width: u32, height: u32) -> u32 {
     width.div_ceil(SIDE).saturating_mul(height.div_ceil(SIDE))
 }

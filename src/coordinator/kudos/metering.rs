@@ -1,10 +1,10 @@
-//! How many tokens are paid and billed: the worker's own count, held against the coordinator's.
+//! Tokens to pay and to bill: the worker's count, limited by the coordinator's.
 
 use crate::dispatch::{Facts, Outcome};
 use crate::metering::Counted;
 use muster_protocol::job::Usage;
 
-/// Tokens of the prompt and of the output that go into the price.
+/// Tokens of the prompt and of the output in the price.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metered {
     pub prompt_tokens: u32,

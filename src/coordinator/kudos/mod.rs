@@ -79,7 +79,7 @@ pub fn books(
         async move {
             let job = settlement.job;
             let reward = store.settle(settlement).await.map_err(|error| {
-                // An outage is the store's to report, once.
+                // The store logs outages itself, once.
                 if let StorageError::Refused(_) = error {
                     warn!(job.id = %job, "settling job {job} failed: {error}");
                 }

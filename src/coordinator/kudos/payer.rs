@@ -21,14 +21,14 @@ pub struct Payer {
     /// The shared key is that of a style.
     by_style: bool,
     is_trusted: bool,
-    /// The key has less left than the request may cost.
+    /// The key has less budget than the request may cost.
     falls_short: bool,
-    /// A key that cannot pay is taken all the same: the request waits behind the others then.
+    /// A key without enough budget is accepted, with low priority.
     allow_downgrade: bool,
 }
 
 impl Payer {
-    /// `patron` comes with the key of a style.
+    /// `patron` is the owner of a style's key.
     pub fn of(
         caller: &Caller,
         patron: Option<&Caller>,
@@ -93,7 +93,7 @@ impl Payer {
         self.standing.short = !self.is_trusted && self.spare < price;
     }
 
-    /// The shared key that has to have as much left as a request may cost.
+    /// The shared key whose budget must cover the request.
     pub fn limited_key(&self) -> Option<SharedKeyId> {
         let key = self.key.as_ref().filter(|key| key.budget.is_some());
         key.map(|key| key.id)

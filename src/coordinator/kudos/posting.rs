@@ -7,7 +7,7 @@ use muster_protocol::job::{AccountId, Kudos, UnixMillis, timely};
 
 use super::HOUSE;
 
-/// The most that one account may give another at once: a trillion kudos, more than all accounts of the public service have.
+/// Limit of one transfer: a trillion kudos, more than all accounts of the public service have.
 pub const MOST: Kudos = Kudos(1_000_000_000_000_000);
 /// Most kudos created at once, by an award or a correction: a billion. Such amounts are limited by no balance, and the
 /// sum of some millions of them still fits in 64 bits.
@@ -18,7 +18,7 @@ pub const GIFTED: &str = "gifted";
 pub const DONATED: &str = "donated";
 pub const RECEIVED: &str = "received";
 
-/// A set of entries to be written together, or not at all.
+/// Entries that are written together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
     pub id: PostingId,
@@ -37,10 +37,10 @@ pub struct Posting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PostingId(pub Uuid);
 
-/// Why kudos move.
+/// Why kudos are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// From one user to another.
+    /// Between users.
     Transfer,
     /// From a user to a class.
     Donation,
@@ -48,10 +48,10 @@ pub enum Cause {
     Award,
     /// Initial balance of an account.
     Start,
-    /// An operator sets a balance.
+    /// An operator set a balance.
     Correction,
     Monthly,
-    /// A worker was there.
+    /// Uptime of a worker.
     Uptime,
     /// Reward of a style's owner for a use.
     Style,
@@ -59,7 +59,7 @@ pub enum Cause {
     Rating,
     /// Fee of a request, besides its jobs.
     Request,
-    /// Rewards that waited until their owner was trusted.
+    /// Rewards held until their owner was trusted.
     Escrow,
 }
 
@@ -125,7 +125,7 @@ impl Posting {
         self
     }
 
-    /// Whether its entries sum to zero and none is absurd.
+    /// Whether the entries sum to zero and are within limits.
     pub fn is_sound(&self) -> bool {
         let sum: i128 = self
             .moves

@@ -28,13 +28,13 @@ use super::sizes::Prices;
 /// The requester's fee beyond the rewards of the workers.
 pub const FEE: Kudos = Kudos(1000);
 
-/// The most that one job can be worth, so that no sum can overflow: a billion kudos.
+/// Limit of one job's price, so that no sum can overflow: a billion kudos.
 const MOST: f64 = 1e12;
 
 const FEWEST_TOKENS: u32 = 20;
 /// Per token of an unknown model, before the factor of the context.
 const UNKNOWN_PER_TOKEN: f64 = 0.027;
-/// The least that work is worth: a tenth of a kudos, as workers on a socket are used to.
+/// Minimum reward: a tenth of a kudos, as socket workers expect.
 const LEAST: f64 = 100.0;
 
 /// The billed tokens of an output with this limit.
@@ -125,8 +125,8 @@ pub fn raise(worth: f64) -> f64 {
     }
 }
 
-/// To whole thousandths; never below nothing.
+/// Whole thousandths, at least zero.
 pub fn rounded(thousandths: f64) -> Kudos {
-    // Within the range of i64 by the clamp, and NaN becomes nothing.
+    // The clamp keeps it within i64, and NaN becomes 0.
     Kudos(thousandths.round().clamp(0.0, MOST) as i64)
 }

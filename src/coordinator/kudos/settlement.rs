@@ -27,14 +27,14 @@ pub struct Settlement {
     pub job: JobId,
     pub request: RequestId,
     pub account: AccountId,
-    /// The account's key that it was asked with, which is charged as well.
+    /// The shared key of the request, which is charged, too.
     pub shared_key: Option<SharedKeyId>,
-    /// The one that ended it.
+    /// The worker that ended the job.
     pub worker: Option<WorkerId>,
     pub kind: Kind,
     pub model: Arc<str>,
     pub state: State,
-    /// The finish reason, or the code of the failure.
+    /// The finish reason or the code of the failure.
     pub reason: &'static str,
     pub attempts: u32,
     pub usage: Usage,
@@ -66,7 +66,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub account: AccountId,
-    /// Whose work it was.
+    /// The worker of the job.
     pub worker: Option<WorkerId>,
     pub reason: Reason,
     pub amount: Kudos,
@@ -74,9 +74,9 @@ pub struct Entry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A requester pays.
+    /// The requester pays.
     Charge,
-    /// A worker's owner is paid.
+    /// The worker's owner is paid.
     Reward,
     /// The part of a reward kept in escrow.
     Escrow,
@@ -181,7 +181,7 @@ impl Bill {
         }
     }
 
-    /// Reading alone. Tokens and texts of tokens cost nothing: no network computes them.
+    /// Input only. Tokens, and texts of tokens, cost nothing, since no model computes them.
     fn of_values(facts: &Facts, counted: Counted, prices: &Prices) -> Self {
         let is_computed = facts.job.body.is_computed();
         let Some(last) = facts.parts.last().filter(|_| is_computed) else {
@@ -215,7 +215,7 @@ fn cost(facts: &Facts, counted: Counted) -> Option<MicroUsd> {
     let has_output = facts.parts.iter().any(|part| part.events > 0);
     let is_delivered = match &facts.outcome {
         Outcome::Delivered { .. } => !worth::is_hidden(&facts.outcome),
-        // A transcript that comes later is handed out whole or not at all.
+        // A durable transcript is delivered completely or not at all.
         outcome => is_paid(outcome) && has_output && !facts.job.is_only_whole(),
     };
     if !is_delivered {
@@ -244,7 +244,7 @@ fn is_unwanted(facts: &Facts) -> bool {
     polls && worth::is_hidden(&facts.outcome)
 }
 
-/// The reward of each part, in order.
+/// The rewards of the parts, in order.
 fn rewards(facts: &Facts, counted: Counted, metered: Metered, prices: &Prices) -> Vec<Kudos> {
     if metered.output_tokens == 0 {
         return vec![Kudos(0); facts.parts.len()];
@@ -331,7 +331,7 @@ fn charge(entries: &[Entry]) -> Kudos {
     Kudos(-charges.map(|entry| entry.amount.0).sum::<i64>())
 }
 
-/// The kind that a job is counted under: speech and transcription count as sound, also where they travel as texts.
+/// The kind for statistics: speech and transcription count as audio, even as texts.
 fn kind(facts: &Facts) -> Kind {
     facts.job.kind.listed_as()
 }

@@ -7,10 +7,10 @@ use regex::Regex;
 
 use super::price::size_factor;
 
-/// A name is only a word: larger ones are not believed.
+/// Larger sizes in a model's name are not trusted.
 const LARGEST_NAMED: f64 = 180.0;
 
-/// The sizes of known models, by the names they are served under.
+/// The sizes of known models, by their served names.
 #[derive(Debug, Clone, Default)]
 pub struct Prices {
     billions: HashMap<Arc<str>, f64>,
@@ -26,7 +26,7 @@ impl Prices {
         self
     }
 
-    /// The size that counts for this model where this worker serves it.
+    /// The effective size of this model on this worker.
     pub fn size(&self, model: &str, is_trusted: bool) -> f64 {
         self.told(model, is_trusted).unwrap_or(1.0)
     }
@@ -42,7 +42,7 @@ impl Prices {
         size_factor(self.size(model, true))
     }
 
-    /// The size that counts for this model.
+    /// The effective size of this model.
     pub fn billions(&self, model: &str) -> f64 {
         self.known(model).unwrap_or(1.0)
     }

@@ -19,10 +19,10 @@ const VALIDATED: &str = "KoboldCppEmbedWorker:2:url";
 
 #[test]
 fn text_is_priced_as_the_legacy_network_does() {
-    // A prompt of 1,024 tokens doubles nothing: c = 1.2 + 2.2^0.
+    // A prompt of 1,024 tokens gives c = 1.2 + 2.2^0.
     assert_eq!(price_text(1024, 125, None, 1.0), Kudos(2200));
     assert_eq!(price_text(2048, 125, None, 1.0), Kudos(3400));
-    // Thirteen billions are thirteen times as dear, and larger ones a little more than that.
+    // Thirteen billion parameters cost thirteen times as much, and larger models slightly more than that.
     assert_eq!(price_text(1024, 125, None, 13.0), Kudos(28_600));
     assert_eq!(price_text(1024, 125, None, 70.0), Kudos(215_651));
 }
@@ -200,7 +200,7 @@ fn polled(quarter: u32, longest: Option<u32>, trusted: bool, prices: &Prices) ->
 fn software_that_polls_is_paid_by_characters() {
     let prices = Prices::default().with("m", 1.0);
     assert_eq!(polled(125, None, false, &prices), Kudos(2200));
-    // c = 1.2 + 2.2^-4 after a prompt that counts as no longer than the text may become.
+    // c = 1.2 + 2.2^-4, since the prompt counts only up to the maximum length of the text.
     assert_eq!(polled(125, Some(64), false, &prices), Kudos(636));
     let tiny = Prices::default().with("m", 0.0025);
     assert_eq!(polled(125, None, false, &tiny), Kudos(6));
@@ -326,7 +326,7 @@ fn a_text_costs_its_usage_and_no_more_than_was_asked_for() {
     for (outcome, parts, ours, cost) in [
         (delivered(50), parts(), 50, 1124),
         (delivered(40), parts(), 50, 1104),
-        // A worker of an account that is not trusted is believed half as much again.
+        // The count of an untrusted worker is limited to one and a half times the coordinator's.
         (delivered(5000), parts(), 50, 1174),
         (delivered(500), parts(), 500, 1224),
         // Output that reached the client is paid.

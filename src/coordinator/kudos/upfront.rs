@@ -24,7 +24,7 @@ pub struct Crowd {
 const FREE_STEPS: u32 = 40;
 const FREE_STEPS_WITH_CONTROL: u32 = 20;
 const FREE_STEPS_OF_LCM: u32 = 10;
-/// Sides of images come in steps of this.
+/// Sides of images are multiples of this.
 const GRID: u32 = 64;
 const SMALLEST_SIDE: u32 = 512;
 
@@ -33,16 +33,16 @@ impl Crowd {
     fn limit(self, most: u32, each: u32, least: u32) -> u32 {
         let waiting = (0.9 * f64::from(self.waiting)).round() as i64;
         let limit = i64::from(most) + i64::from(each) * i64::from(self.threads) - waiting;
-        // Within two numbers of 32 bits.
+        // Between two 32-bit numbers.
         limit.clamp(i64::from(least), i64::from(most)) as u32
     }
 
-    /// The longest text, in tokens, that need not be paid for before.
+    /// The longest text without upfront payment, in tokens.
     pub fn longest_text(self) -> u32 {
         self.limit(512, 5, 256)
     }
 
-    /// The side of the largest square image that need not be paid for before, by any of these families.
+    /// The side of the largest square image without upfront payment, for any of these families.
     pub fn longest_side(self, families: &[Baseline]) -> u32 {
         let least = families.iter().map(|family| match family {
             Baseline::Sdxl | Baseline::Cascade | Baseline::Flux => 1024,
@@ -53,7 +53,7 @@ impl Crowd {
     }
 }
 
-/// Whether a text has to be paid for before.
+/// Whether a text requires upfront payment.
 pub fn text_needs_it(slow_workers: bool, max_length: u32, crowd: Crowd) -> bool {
     !slow_workers || max_length > crowd.longest_text()
 }
@@ -68,7 +68,7 @@ pub fn text_hold(max_length: u32, models: &[&str], prices: &Prices, n: u32) -> K
     rounded(each * f64::from(n) * 1000.0)
 }
 
-/// An image as far as it matters here.
+/// The size of an image request.
 #[derive(Debug, Clone, Copy)]
 pub struct Weighty<'a> {
     pub drawing: &'a Drawing,
@@ -76,12 +76,12 @@ pub struct Weighty<'a> {
     /// By the sampler, or by a LoRA known for it.
     pub lcm: bool,
     pub families: &'a [Baseline],
-    /// The steps its models say they need at most.
+    /// The maximum of its models' step requirements.
     pub max_steps: Option<u32>,
 }
 
 impl Weighty<'_> {
-    /// Whether it has to be paid for before.
+    /// Whether the image requires upfront payment.
     pub fn needs_it(&self, crowd: Crowd) -> bool {
         !self.slow_workers || self.is_large(crowd) || self.drawing.steps > self.free_steps()
     }
@@ -102,7 +102,7 @@ impl Weighty<'_> {
         (scaled(width), scaled(height))
     }
 
-    /// Counted steps that cost nothing before.
+    /// Maximum steps without upfront payment.
     pub fn free_steps(&self) -> u32 {
         let plain = self.max_steps.unwrap_or(FREE_STEPS);
         let lined = match self.drawing.control {

@@ -15,7 +15,7 @@ use muster_protocol::job::Kudos;
 
 use super::price::rounded;
 
-/// The time that is paid at once.
+/// The time per reward.
 pub const UPTIME: Duration = Duration::from_secs(600);
 
 const LONGEST: u32 = 262_144;

@@ -1,6 +1,6 @@
-//! The worth of an output for its worker and its account, by its kind: an image by its settings and its model, a video by its
-//! pixels, music by its length, values by the tokens that were read for them, a speech by its characters. Texts are shared
-//! by their parts, see [`super::settlement`].
+//! The reward and the cost of an output by its kind: an image by its settings and model, a video by its pixels, music
+//! by its length, values by the tokens read, a speech by its characters. Texts are divided among their parts, see
+//! [`super::settlement`].
 
 use crate::dispatch::{Facts, Outcome};
 use muster_protocol::job::{Body, Capabilities, FormRequest, Hidden, Kudos, MediaFile};
@@ -15,7 +15,7 @@ use super::interrogation::{form_charge, form_reward};
 use super::price::{FEE, read, rounded};
 use super::sizes::Prices;
 
-/// The worth of one output.
+/// Reward and cost of one output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Worth {
     /// As reported to workers, whatever their software.
@@ -25,7 +25,7 @@ pub struct Worth {
     pub charge: Kudos,
 }
 
-/// The worth of a file. A speech for later is worth as much as a streamed speech.
+/// For a file. Durable speech earns as much as streamed speech.
 pub fn of_file(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
     let body: &Body = &facts.job.body;
     match (file, body.spoken_characters()) {
@@ -41,7 +41,7 @@ pub fn of_file(facts: &Facts, file: MediaFile, prices: &Prices) -> Worth {
     }
 }
 
-/// The worth of values, by the tokens of their texts or the characters of a speech.
+/// For values, by the tokens of their texts or the characters of a speech.
 pub fn of_values(tokens: u32, billions: f64) -> Worth {
     with_fee(rounded(read(tokens, billions)))
 }
@@ -95,13 +95,13 @@ fn with_fee(reward: Kudos) -> Worth {
 
 /// Steps of most models.
 const VIDEO_STEPS: u32 = 30;
-/// A frame is worth a twentieth of an image of its size.
+/// A frame earns a twentieth of an image of its size.
 const MILLIKUDOS_A_PIXELSTEP: f64 = 10_000.0 / (512.0 * 512.0 * 30.0) / 20.0;
 
-/// Half a minute of music is worth as much as an ordinary image.
+/// Half a minute of music earns as much as an ordinary image.
 const MILLIKUDOS_A_SECOND: i64 = 333;
 
-/// The worth of a form.
+/// For a form.
 pub fn of_form(form: &FormRequest) -> Worth {
     let Some(kind) = named(&form.form) else {
         return Worth::default();

@@ -30,14 +30,14 @@ pub struct BucketSettings {
     pub region: String,
     /// For services other than Amazon's.
     pub endpoint: Option<String>,
-    /// The id of a key and its secret. Without them, the machine's own credentials.
+    /// Key id and secret. `None` uses the machine's own credentials.
     pub key: Option<(String, String)>,
 }
 
 #[derive(Debug)]
 pub struct Bucket {
     store: AmazonS3,
-    /// The same, for a look that does not wait long.
+    /// The same with a short timeout, for checks.
     probe: AmazonS3,
     problem: Mutex<Option<&'static str>>,
 }
@@ -45,7 +45,7 @@ pub struct Bucket {
 const INCOMING: &str = "incoming";
 const PATIENCE: Duration = Duration::from_secs(30);
 const RETRIES: usize = 3;
-/// With the time between two looks, no more than five seconds.
+/// Together with the interval of the checks at most five seconds.
 const PROBE_PATIENCE: Duration = Duration::from_millis(1500);
 
 const UNREACHABLE: &str = "the media bucket does not answer: check the endpoint in serve.media and the network, uploads are tried again until it does";
@@ -66,7 +66,7 @@ impl Bucket {
         *self.lock()
     }
 
-    /// Notes whether the bucket works.
+    /// Checks the bucket periodically.
     pub async fn watch(&self) {
         let probed = timeout(PROBE_PATIENCE, first(&self.probe)).await;
         let problem = match probed {
@@ -88,7 +88,7 @@ impl Bucket {
         self.problem.lock()
     }
 
-    /// Whether it answers and lets us in.
+    /// Whether the bucket replies and grants access.
     pub async fn look(&self) -> Result<()> {
         first(&self.store).await
     }
@@ -165,7 +165,7 @@ impl Bucket {
         Ok(Some(object.size))
     }
 
-    /// Uploads that were not taken in count, too.
+    /// Includes uploads that were not accepted yet.
     pub async fn objects(&self) -> Result<Vec<StoredObject>> {
         let mut objects = Vec::new();
         for area in Area::ALL.map(Area::name).into_iter().chain([INCOMING]) {
@@ -206,7 +206,7 @@ impl Bucket {
 }
 
 fn client(settings: &BucketSettings, patience: Duration, retries: usize) -> Result<AmazonS3> {
-    // The first caller has chosen the same.
+    // An earlier call may have installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let plain = |endpoint: &String| endpoint.starts_with("http://");
     let options = ClientOptions::new()
@@ -234,7 +234,7 @@ fn client(settings: &BucketSettings, patience: Duration, retries: usize) -> Resu
     builder.build()
 }
 
-/// The first object of a folder, if there is one.
+/// Lists the first object of a folder.
 async fn first(store: &AmazonS3) -> Result<()> {
     let first = store.list(Some(&Path::from(INCOMING))).next().await;
     first.transpose().map(drop)

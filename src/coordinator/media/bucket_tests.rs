@@ -1,4 +1,4 @@
-//! A bucket, held against a server that speaks S3.
+//! The bucket, tested against an S3 server.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ pub fn key() -> Key {
     Key::new(Area::Results, Uuid::new_v4(), 1, MediaType::Webp)
 }
 
-/// Sends an object as public workers do: without a type.
+/// Uploads an object like public workers: without a content type.
 pub async fn put(link: &str, bytes: &[u8]) -> String {
     let url = Url::parse(link).unwrap();
     let (host, port) = (url.host_str().unwrap(), url.port().unwrap());
@@ -142,7 +142,7 @@ async fn what_comes_by_a_presigned_link_counts_when_it_was_looked_at() {
     assert_eq!(media.get(key).await.unwrap(), None);
     let length = u64::try_from(WEBP.len()).unwrap();
     assert_eq!(media.take_in(key).await.unwrap(), Some(length));
-    // The link still takes something, and it changes nothing.
+    // The link still accepts an upload, which changes nothing.
     let other = b"RIFF\x10\0\0\0WEBPother";
     assert!(put(&link, other).await.contains("200"));
     assert_eq!(media.take_in(key).await.unwrap(), Some(length));
@@ -215,7 +215,7 @@ async fn the_objects_of_a_job_are_deleted_also_before_they_were_taken_in() {
     assert!(media.get(other).await.unwrap().is_some());
 }
 
-/// The way to the bucket, which can be closed: with it go the connections that took it.
+/// A proxy before the bucket, which can be closed together with its connections.
 struct Way {
     port: u16,
     running: Option<JoinHandle<()>>,

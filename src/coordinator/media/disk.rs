@@ -18,11 +18,11 @@ use super::link::Ticket;
 pub struct Disk {
     /// A folder on it.
     root: PathBuf,
-    /// Bytes that stay free.
+    /// Bytes kept free.
     spare: u64,
     /// Uploads under way, and their maximum bytes.
     arriving: Mutex<HashMap<Key, u64>>,
-    /// Whether it was warned that there is no room.
+    /// Whether a full disk was logged.
     warned: AtomicBool,
     /// Identity of the opened folder, and the problem of the present one.
     place: Mutex<Place>,
@@ -37,11 +37,11 @@ struct Place {
 /// The result of a check of the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// The folder that was opened.
+    /// The opened folder.
     Same,
-    /// None.
+    /// No folder.
     Nothing,
-    /// Another folder, such as the one below a disk that was unmounted.
+    /// Another folder, for example the mount point of an unmounted disk.
     Other,
 }
 
@@ -97,7 +97,7 @@ impl Disk {
         self.place.lock()
     }
 
-    /// None, while the same is being uploaded.
+    /// `None` during another upload with the same key.
     pub fn claim(self: &Arc<Self>, Ticket { key, most }: Ticket) -> Option<Arriving> {
         let mut arriving = self.arriving();
         if arriving.contains_key(&key) {
@@ -108,7 +108,7 @@ impl Disk {
         Some(Arriving { key, disk })
     }
 
-    /// Warns if there is no room, also where it was warned of that before.
+    /// Warns if the disk is full, even repeatedly.
     pub fn look(&self) -> io::Result<()> {
         self.warned.store(false, Ordering::Relaxed);
         self.check(0)

@@ -37,14 +37,14 @@ const PARTS: &str = "parts";
 /// Folder of markers for deleted objects, so that no upload link restores them.
 const DELETED: &str = "deleted";
 
-/// A file on its way to its name. Without one in the end, it is gone.
+/// A temporary file, deleted if it was not renamed.
 struct Part {
     path: PathBuf,
     file: File,
 }
 
 impl Folder {
-    /// The folder, made if it is not there.
+    /// Opens the folder, created if missing.
     pub fn open(root: &Path, spare: u64) -> io::Result<Self> {
         make(root)?;
         let folder = Self {
@@ -118,7 +118,7 @@ impl Folder {
             .await
     }
 
-    /// An object to be read bit by bit, and its length.
+    /// An object as a file, and its length.
     pub async fn open_file(&self, key: Key) -> io::Result<Option<(File, u64)>> {
         self.blocking(move |folder| {
             let open = || {
@@ -231,7 +231,7 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
             linked => linked?,
         }
-        // Deleted while it came.
+        // Deleted during the upload.
         if self.deleted(key).exists() {
             fs::remove_file(self.path(key))?;
             return Ok(false);
@@ -267,7 +267,7 @@ impl Folder {
                     let entry = entry?;
                     let name = entry.file_name();
                     let key = format!("{area}/{}", name.to_string_lossy()).parse();
-                    // Names of deleted objects are none of objects; others may delete an object first.
+                    // Markers of deleted objects are skipped; other processes may delete an object meanwhile.
                     if let (Ok(key), Some(data)) = (key, found(entry.metadata())?) {
                         let bytes = data.len();
                         objects.push(StoredObject { key, bytes });
@@ -302,7 +302,7 @@ impl Folder {
         File::open(self.root.join(key.area().name()))?.sync_all()
     }
 
-    /// Off the async threads.
+    /// Runs on a blocking thread.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
@@ -313,7 +313,7 @@ impl Folder {
     }
 }
 
-/// How much of an upload has come, and how it begins.
+/// The size and the first bytes of an upload.
 #[derive(Debug, Default)]
 struct Sent {
     bytes: u64,
@@ -377,7 +377,7 @@ fn remove_before(folder: &Path, before: SystemTime) -> io::Result<u64> {
     let mut removed = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Others may remove it first.
+        // Another process may have removed it.
         let Some(data) = found(entry.metadata())? else {
             continue;
         };

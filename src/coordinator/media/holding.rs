@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::{Key, Media, QuotaShare};
 
-/// These objects are deleted soon after this is dropped.
+/// Deletes these objects soon after the drop.
 #[derive(Debug)]
 pub struct Holding {
     media: Media,
@@ -23,7 +23,7 @@ pub struct Unwanted {
     some: Notify,
 }
 
-/// Objects that are deleted side by side.
+/// Limit of concurrent deletions.
 const AT_ONCE: usize = 8;
 
 impl Holding {
@@ -32,7 +32,7 @@ impl Holding {
         self.keys.push(key);
     }
 
-    /// The share counts for as long as this.
+    /// Keeps the share for as long as this exists.
     pub fn count(&mut self, share: QuotaShare) {
         self.shares.push(share);
     }

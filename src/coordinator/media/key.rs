@@ -12,7 +12,7 @@ pub struct Key {
     area: Area,
     id: Uuid,
     number: u32,
-    /// Workers may upload another one until the object is taken in and encoded anew.
+    /// Uploads may have another image type, until the image is converted.
     kind: MediaType,
 }
 
@@ -26,7 +26,7 @@ pub enum Area {
     Sources,
 }
 
-/// A text that is no name of an object.
+/// A text that is no object name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid object name, expected a name such as results/ID-NUMBER.webp")]
 pub struct NoKey;

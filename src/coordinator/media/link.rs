@@ -13,22 +13,22 @@ use muster_protocol::job::UnixMillis;
 
 use super::key::Key;
 
-/// Makes links and reads them.
+/// Creates and verifies links.
 #[derive(Clone)]
 pub struct Signer {
     mac: Hmac<Sha256>,
     base: String,
 }
 
-/// Leave to send one object.
+/// Permission to upload one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub key: Key,
-    /// The most bytes of it.
+    /// Maximum bytes.
     pub most: u64,
 }
 
-/// Why a link opens nothing.
+/// Why a link is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLink {
     #[error("the link is incomplete or not from this service")]
@@ -53,7 +53,7 @@ struct Query {
 }
 
 impl Signer {
-    /// `base` is where this coordinator is reached, without a slash at its end.
+    /// `base` is this coordinator's address, without a slash at the end.
     pub fn new(secret: &[u8; 32], base: &str) -> Self {
         let mac = Hmac::new_from_slice(secret).expect("HMAC-SHA-256 accepts keys of any length");
         let base = base.trim_end_matches('/').to_owned();
@@ -69,7 +69,7 @@ impl Signer {
         self.link(key, until, Use::Put { most })
     }
 
-    /// The object that a link to download leads to.
+    /// The object of a download link.
     pub fn read_download(&self, key: &str, query: &str, now: UnixMillis) -> Result<Key, BadLink> {
         let query = Query::parse(query).ok_or(BadLink::NotOurs)?;
         match query.most {
@@ -103,7 +103,7 @@ impl Signer {
         let (Some(until), Some(signature)) = (query.until, query.signature) else {
             return Err(BadLink::NotOurs);
         };
-        // In constant time.
+        // Compares in constant time.
         let verified = self.signed(key, until, what).verify_slice(&signature);
         verified.map_err(|_| BadLink::NotOurs)?;
         match now.0.div_euclid(1000) < until {
@@ -123,7 +123,7 @@ impl Signer {
 }
 
 impl Query {
-    /// Each thing once, and nothing else.
+    /// Each parameter once, and no others.
     fn parse(text: &str) -> Option<Self> {
         let mut query = Self::default();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// A link as a server gets it: the object and the query.
+    /// A link in the form that the server gets: object and query.
     fn parts(link: &str) -> (&str, &str) {
         let path = link.strip_prefix("https://muster.example/media/").unwrap();
         path.split_once('?').unwrap()
@@ -231,7 +231,7 @@ mod tests {
             let whole = format!("{key}?{query}");
             let mut letters: Vec<char> = whole.chars().collect();
             let at = at % letters.len();
-            // Hexadecimal digits may be of either case: the bytes are the same.
+            // The case of hexadecimal digits does not change the bytes.
             prop_assume!(!letters[at].eq_ignore_ascii_case(&letter));
             letters[at] = letter;
             let changed: String = letters.into_iter().collect();

@@ -66,7 +66,7 @@ use folder::Folder;
 use holding::Unwanted;
 use link::{Signer, Ticket};
 
-/// The store. Clones speak of the same one.
+/// The media store. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Media {
     inner: Arc<Inner>,
@@ -94,9 +94,9 @@ pub struct MediaSettings {
     pub place: PlaceSettings,
     /// Retention of objects that are not deleted earlier.
     pub keep: Duration,
-    /// The most bytes of one upload.
+    /// Maximum bytes of one upload.
     pub largest: u64,
-    /// Bytes that stay free on the disk of a folder.
+    /// Bytes kept free on the disk of a folder.
     pub spare: u64,
 }
 
@@ -114,7 +114,7 @@ pub struct Links {
     pub base: String,
 }
 
-/// The store does not work right now.
+/// The store is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
     #[error("accessing the media folder failed: {0}")]
@@ -123,7 +123,7 @@ pub enum MediaError {
     Bucket(#[from] object_store::Error),
 }
 
-/// Why an upload is not taken.
+/// Why an upload is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Unaccepted {
     #[error("this upload link was already used for another file: each link accepts one")]
@@ -143,7 +143,7 @@ pub enum Unaccepted {
     Store(#[from] MediaError),
 }
 
-/// A body that did not come to its end.
+/// An incomplete body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Interrupted {
     #[error("the body ended early")]
@@ -154,7 +154,7 @@ pub enum Interrupted {
     Slow,
 }
 
-/// An object on its way out.
+/// An object to be downloaded.
 #[derive(Debug)]
 pub struct Download {
     pub file: File,
@@ -162,9 +162,9 @@ pub struct Download {
     pub kind: MediaType,
 }
 
-/// How often the folder or the bucket is looked for.
+/// Interval of the checks of the folder or the bucket.
 const LOOKS: Duration = Duration::from_secs(2);
-/// Lifetime of a link that is made for its origin alone.
+/// Lifetime of a link of which only the origin is used.
 const ORIGIN_LINK: Duration = Duration::from_secs(1);
 const SWEEPS: Duration = Duration::from_secs(600);
 
@@ -180,7 +180,7 @@ impl MediaSettings {
 }
 
 impl Place {
-    /// Scheme, host and port of its links: workers upload nowhere else.
+    /// Scheme, host and port of its links: workers upload only there.
     async fn origin(&self, links: &Links) -> Option<String> {
         let link = match self {
             Self::Folder(..) => links.base.clone(),
@@ -195,7 +195,7 @@ impl Place {
 }
 
 impl Media {
-    /// Opens the store and cleans up in it from now on.
+    /// Opens the store and starts its cleanup.
     pub async fn open(
         settings: &MediaSettings,
         links: &Links,
@@ -231,12 +231,12 @@ impl Media {
         Ok(media)
     }
 
-    /// Scheme, host and port of all links, such as `https://store.example`.
+    /// Scheme, host and port of all links, for example `https://store.example`.
     pub fn link_origin(&self) -> Option<String> {
         self.inner.origin.clone()
     }
 
-    /// Stores an object, in place of the one of that name.
+    /// Stores an object, or replaces it.
     pub async fn put(&self, key: Key, bytes: Bytes) -> Result<(), MediaError> {
         match &self.inner.place {
             Place::Folder(folder, _) => folder.put(key, bytes).await?,
@@ -245,7 +245,7 @@ impl Media {
         Ok(())
     }
 
-    /// An object, if it is still there.
+    /// `None` if the object is gone.
     pub async fn get(&self, key: Key) -> Result<Option<Bytes>, MediaError> {
         Ok(match &self.inner.place {
             Place::Folder(folder, _) => folder.get(key).await?,
@@ -271,8 +271,8 @@ impl Media {
         })
     }
 
-    /// An address to which one object may be sent with `PUT`, for a while. [`Media::take_in`] says whether it was. An
-    /// error, while there is no room for the object.
+    /// A temporary link for an upload with `PUT`. [`Media::take_in`] tells whether it was used. An error if the disk is
+    /// full.
     pub async fn upload_link(&self, key: Key, valid_for: Duration) -> Result<String, MediaError> {
         self.upload_link_up_to(u64::MAX, key, valid_for).await
     }
@@ -307,7 +307,7 @@ impl Media {
         }
     }
 
-    /// The longest that an object stays.
+    /// The longest lifetime of an object.
     pub fn kept(&self) -> Duration {
         self.inner.keep
     }
@@ -390,14 +390,14 @@ impl Media {
     ) -> Result<u64, Unaccepted> {
         let (folder, signer) = self.own_links()?;
         let ticket = signer.read_upload(key, query, wall_clock())?;
-        // Which of them it is its bytes say.
+        // An unspecific content type is decided by the bytes.
         if let Some(named) = content_type.filter(|named| !says_nothing(named)) {
             check_type(ticket.key, MediaType::from_content_type(named))?;
         }
         folder.receive(ticket, body).await
     }
 
-    /// With a bucket, none of the links that come here can be ours.
+    /// With a bucket, links of this server are never valid.
     fn own_links(&self) -> Result<(&Folder, &Signer), BadLink> {
         match &self.inner.place {
             Place::Folder(folder, signer) => Ok((folder, signer)),
@@ -438,7 +438,8 @@ async fn in_file(bytes: Bytes) -> io::Result<(File, u64)> {
     Ok((written?, length))
 }
 
-/// Images of all types are encoded anew where they have to be; sound and video stay as they came. Documents are made here.
+/// Images of all types are accepted, since they are converted where needed; audio and video must have the type of the
+/// key. Documents are created here only.
 fn check_type(key: Key, found: Option<MediaType>) -> Result<(), Unaccepted> {
     let wanted = key.kind();
     let fits = |found: MediaType| match wanted.kind() {

@@ -1,4 +1,4 @@
-//! The objects of an account, by the jobs and requests that they are named after.
+//! The objects of an account, by the jobs and requests in their names.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ fn beginning(id: Uuid) -> u128 {
 }
 
 impl Media {
-    /// All objects of these jobs and requests. Every object of the store is listed for that.
+    /// All objects of these jobs and requests. Lists every object of the store.
     pub async fn objects_of(&self, owners: &Owners) -> Result<Vec<StoredObject>, MediaError> {
         let objects = match &self.inner.place {
             Place::Folder(folder, _) => folder.objects().await?,
@@ -47,7 +47,7 @@ impl Media {
         Ok(owned.collect())
     }
 
-    /// How many objects there were.
+    /// Returns the number of deleted objects.
     pub async fn delete_all_of(&self, owners: &Owners) -> Result<usize, MediaError> {
         let objects = self.objects_of(owners).await?;
         for object in &objects {

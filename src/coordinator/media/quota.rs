@@ -1,4 +1,4 @@
-//! Bytes that one owner may have stored at a time.
+//! Limit of stored bytes per owner.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// Number of owners beyond which those without bytes are removed.
 const MANY: usize = 1024;
 
-/// Clones count together.
+/// Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct StorageQuota<Owner> {
     most: u64,
@@ -18,7 +18,7 @@ pub struct StorageQuota<Owner> {
 
 type StoredBytes = Mutex<u64>;
 
-/// Bytes of an owner, which count until this is dropped.
+/// Stored bytes of an owner, counted until the drop.
 #[derive(Debug)]
 pub struct QuotaShare {
     counter: Arc<StoredBytes>,
@@ -45,7 +45,7 @@ impl<Owner: Hash + Eq> StorageQuota<Owner> {
         }
     }
 
-    /// Whether anything more can be stored, before a file is read for it.
+    /// Whether any space is left, before a file is read.
     pub fn check(&self, owner: Owner) -> Result<(), QuotaExceeded> {
         let stored = lock(&self.stored).get(&owner).and_then(Weak::upgrade);
         let stored = stored.map_or(0, |counter| *lock(&counter));

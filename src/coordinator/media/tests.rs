@@ -56,7 +56,7 @@ impl Place {
         self.media.upload(key, query, None, body).await
     }
 
-    /// Everything in the folder.
+    /// All files of the folder.
     fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         for area in ["results", "sources", "parts"] {

@@ -171,7 +171,8 @@ pub fn set_foreign_log_aside(path: &Path) -> io::Result<()> {
     std::fs::rename(&log, aside)
 }
 
-/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file has no header, and may have a log.
+/// By the read version of the file format, <https://www.sqlite.org/fileformat2.html>. An empty file has no header, and
+/// may have a log.
 fn has_log(path: &Path) -> io::Result<bool> {
     const READ_VERSION: usize = 19;
     let mut header = [0; READ_VERSION + 1];
