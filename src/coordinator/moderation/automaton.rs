@@ -1,7 +1,7 @@
-//! Many patterns as few automata: a text is read once by each, however many patterns there are, and the patterns of one
-//! share a cache. A time limit is looked at between two readings, so automata are small enough for readings to be short.
+//! Combines many patterns into few automata: each reads a text once, for all its patterns, with one cache. The time
+//! limit is checked between two reads, so automata are small enough for short reads.
 //!
-//! Alone, a thousand patterns took gigabytes: each kept a cache of its own for every thread.
+//! A thousand separate patterns took gigabytes: each had a cache for every thread.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct Automaton {
 #[derive(Debug)]
 struct Reader {
     regex: Regex,
-    /// Which pattern each of its own is.
+    /// Indices of its patterns.
     places: Vec<usize>,
     /// Caches for reuse. Few are kept, since each may grow to [`CACHE`].
     caches: Mutex<Vec<Cache>>,
@@ -35,9 +35,9 @@ struct Reader {
 
 /// Cache limit of one reader.
 const CACHE: usize = 8 << 20;
-/// Readings of one reader at a time whose caches are kept.
+/// Limit of stored caches per automaton.
 const KEPT: usize = 2;
-/// Bytes of compiled patterns that are read together.
+/// Limit of compiled bytes per automaton.
 const TOGETHER: usize = 2 << 20;
 
 impl Automaton {
@@ -68,7 +68,7 @@ impl Automaton {
     }
 }
 
-/// Neighbours that are read together.
+/// Groups adjacent patterns by size.
 fn groups(patterns: &[Arc<Pattern>]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     let mut size = 0;
@@ -94,7 +94,7 @@ impl Reader {
         // Each pattern was checked alone, and their total size is limited before.
         let config = Config::new()
             .match_kind(MatchKind::All)
-            // Slots for captures are kept for each state and each pattern: gigabytes.
+            // Captures would need slots for each state and each pattern: gigabytes.
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(None)
             .dfa(false)

@@ -19,11 +19,11 @@ const STANDS_FOR: [(char, char); 13] = [
     ('€', 'e'),
     ('+', 't'),
 ];
-/// Each of these is an i or an l.
+/// Each of these may stand for an i or an l.
 const UPRIGHT: [char; 3] = ['1', '!', '|'];
 /// Up to this many in a word are read with every choice; beyond it, all get the same one.
 const CHOICES: usize = 3;
-/// Around a word, and no part of it.
+/// Punctuation around a word.
 const AROUND: [char; 6] = ['!', '?', '.', ',', ';', ':'];
 
 /// The text with letters in their place, in each reading; empty if no word contains any.
@@ -41,7 +41,7 @@ pub fn spelt_out(look: &str) -> Vec<String> {
     all
 }
 
-/// With one choice for all of the text.
+/// Reads all ambiguous characters of the text as the same letter.
 fn read_with(look: &str, upright: char) -> String {
     let words = look.split_inclusive(char::is_whitespace);
     let read = words.map(|word| match bounds(word) {
@@ -55,7 +55,7 @@ fn read_with(look: &str, upright: char) -> String {
     read.collect()
 }
 
-/// Every reading of a word in which some of them are an i and others an l.
+/// All variants of a word with a mixture of i and l.
 fn mixed(word: &str) -> Vec<String> {
     let Some((start, end)) = bounds(word) else {
         return Vec::new();
@@ -88,7 +88,7 @@ fn bounds(word: &str) -> Option<(usize, usize)> {
     (has_letters && has_others && !is_measure(inside)).then_some((start, start + inside.len()))
 }
 
-/// Digits and then letters: a number of something, unless they are as short as a letter that is disguised.
+/// Digits followed by letters are a number with a unit, unless they are as short as a disguised letter.
 fn is_measure(word: &str) -> bool {
     let letters = word.trim_start_matches(|sign: char| sign.is_ascii_digit() || sign == '.');
     let digits = word.len() - letters.len();

@@ -18,17 +18,17 @@ use crate::storage::FilterRow;
 
 /// The filter type whose matches are replaced.
 pub const REPLACED: i64 = 10;
-/// Types that count together.
+/// Types that are counted as one group.
 const GROUPS: [&[i64]; 2] = [&[REPLACED, 11], &[20]];
-/// Types that are listed as one expression each.
+/// Types that are listed as one combined expression.
 pub const LISTED: [i64; 3] = [10, 11, 20];
 /// Bytes for all patterns together, each compiled alone. Bounds the automata of all types, and the work per character
 /// of a prompt that their caches do not save.
 pub const BUDGET: usize = 16 << 20;
-/// Bytes of patterns that are as much work as reading the text once.
+/// Bytes of patterns that cost as much as one more read of the text.
 const UNIT: usize = 4096;
 
-/// All of them at one moment.
+/// A snapshot of all filters.
 #[derive(Debug, Default)]
 pub struct Filters {
     types: BTreeMap<i64, Arc<Type>>,
@@ -36,7 +36,7 @@ pub struct Filters {
     limit: TimeLimit,
 }
 
-/// Filters of one type, in the order in which they were made.
+/// Filters of one type, in the order of their creation.
 #[derive(Debug)]
 struct Type {
     filters: Vec<Filter>,
@@ -54,7 +54,7 @@ struct Filter {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Suspicion {
     pub level: u32,
-    /// The texts that were found.
+    /// The matching texts.
     pub matches: Vec<String>,
 }
 
@@ -129,7 +129,8 @@ impl Filters {
         self.is_quick_with(pattern, kind, instead)
     }
 
-    /// Reads hard texts with all filters of the type and this one. Each alone may be quick, and all of them slow.
+    /// Times hard texts with all filters of the type including this one: filters that are fast alone may be slow
+    /// together.
     fn is_quick_with(
         &self,
         pattern: Pattern,
@@ -153,7 +154,7 @@ impl Filters {
         Ok(())
     }
 
-    /// The same filters, which look for so long from now on, on this thread.
+    /// The same filters with a time limit that starts now, on this thread.
     pub fn within(&self, time: Duration) -> Self {
         Self {
             types: self.types.clone(),
@@ -167,18 +168,18 @@ impl Filters {
         self.limit.is_over()
     }
 
-    /// Bytes of their patterns.
+    /// Bytes of the compiled patterns.
     #[cfg(test)]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How much work a text is to them: bytes, each read once.
+    /// The cost of a text, in bytes read once.
     pub fn work(&self, bytes: usize) -> usize {
         (bytes + FORMS).saturating_mul(1 + self.size / UNIT)
     }
 
-    /// Whether any prompt can look so suspicious that it is not served: both groups have to find something.
+    /// Whether a prompt can be refused at all, which requires matches of both groups.
     pub fn can_block(&self) -> bool {
         let [_, second] = GROUPS;
         second.iter().any(|kind| self.types.contains_key(kind))
@@ -205,7 +206,7 @@ impl Filters {
         suspicion
     }
 
-    /// Whether there is something to be replaced.
+    /// Whether the text has matches to replace.
     pub fn replaces(&self, forms: &Forms) -> bool {
         !self.found(REPLACED, forms).is_empty()
     }
@@ -253,13 +254,14 @@ impl Filters {
     }
 }
 
-/// Processor time that all filters of a type may take for one of the [`hard_texts`], in one form: a prompt has about ten.
+/// Limit of processor time of all filters of a type for one of the [`hard_texts`] in one form; a prompt has about ten
+/// forms.
 const LONGEST_READING: Duration = Duration::from_millis(150);
 /// Size of each hard text.
 const HARD_BYTES: usize = 4096;
 
-/// Texts that keep many states of a pattern alive: runs, words of its own letters, and letters beyond ASCII, which the
-/// quickest engines leave to slower ones.
+/// Texts that keep many states of a pattern active: runs, words of its own letters, and letters beyond ASCII, which the
+/// fastest engines leave to slower ones.
 fn hard_texts(pattern: &str) -> [String; 4] {
     let own: Vec<char> = pattern
         .chars()
@@ -268,7 +270,7 @@ fn hard_texts(pattern: &str) -> [String; 4] {
     let latin: Vec<char> = ('a'..='z').chain(['é', '1', ' ']).collect();
     let own = if own.is_empty() { latin.clone() } else { own };
     let text = |letters: &[char], blank: usize| {
-        // The same each time.
+        // Deterministic.
         let mut state = 1_u32;
         let mut text = String::new();
         while text.len() < HARD_BYTES {
@@ -294,7 +296,7 @@ fn hard_texts(pattern: &str) -> [String; 4] {
 
 /// Fixed cost of a text, besides its bytes.
 const FORMS: usize = 64;
-/// Texts in which replacements are to be replaced are read so often.
+/// Limit of passes over texts whose replacements match again.
 const ROUNDS: usize = 4;
 
 fn fits(pattern: &Pattern, taken: usize) -> Result<(), NoPattern> {

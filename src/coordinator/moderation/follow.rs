@@ -53,7 +53,7 @@ impl Followed {
         self.others.subscribe()
     }
 
-    /// Takes in all that is on disk now.
+    /// Applies all stored changes.
     pub async fn catch_up(&self, store: &Store) -> Result<(), StorageError> {
         let _reading = self.reading.lock().await;
         self.take_in(Timeouts::of(&store.timeouts(wall_clock()).await?));
@@ -98,7 +98,7 @@ async fn follow(inner: Weak<Inner>, watched: [watch::Receiver<i64>; 2]) {
     }
 }
 
-/// Until it could, which is warned of once.
+/// Retries until it succeeds, with one warning.
 async fn catch_up(inner: &Inner) {
     let mut warned = false;
     while let Err(error) = inner.followed.catch_up(&inner.store).await {

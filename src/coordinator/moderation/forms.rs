@@ -18,16 +18,16 @@ use regex::Regex;
 use super::digits::spelt_out;
 use super::letters::{cleaned, folded, is_invisible};
 
-/// Each form once.
+/// The distinct forms of a text.
 #[derive(Debug)]
 pub struct Forms {
-    /// Letters as they were written.
+    /// The letters as written.
     pub written: Vec<String>,
-    /// Letters as they look. The first keeps the text's punctuation, the second has only its words.
+    /// The letters as they look: first with the text's punctuation, then the words only.
     pub seen: Vec<String>,
 }
 
-/// How much a word in brackets counts: `(word:1.3)`.
+/// A weight in brackets: `(word:1.3)`.
 static WEIGHT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[:：]\s*[+-]?[0-9]*\.?[0-9]+\s*([)\]}>])").ok());
 
@@ -49,7 +49,7 @@ impl Forms {
             add(&mut seen, closed(&read));
             add(&mut seen, read);
         }
-        // Letters that stand apart are a word only now.
+        // Separated letters are joined to a word.
         for read in spelt_out(&words(&look)) {
             add(&mut seen, read);
         }
@@ -62,7 +62,7 @@ impl Forms {
 }
 
 impl Forms {
-    /// A text as it is and in no other form.
+    /// Only the text itself, without other forms.
     pub fn only(text: &str) -> Self {
         Self {
             written: Vec::new(),
@@ -84,7 +84,7 @@ fn blank_if_unseen(letter: char) -> char {
     }
 }
 
-/// Only its words, one blank between each.
+/// The words with single spaces.
 pub fn words(look: &str) -> String {
     let unweighted = unweighted(look);
     let apart = unweighted.split(|letter: char| !letter.is_alphanumeric());
@@ -94,7 +94,7 @@ pub fn words(look: &str) -> String {
         match run {
             [first, rest @ ..] if run.len() >= PULLED_APART => {
                 words.push(run.concat());
-                // A word of one letter may stand before it.
+                // A word of one letter may precede it.
                 if matches!(*first, "a" | "i") {
                     words.push(rest.concat());
                 }

@@ -18,7 +18,7 @@ const PASSES_FOR: &[(&str, char)] = &[
     ("¥", 'y'), ("ʑᘔ", 'z'),
 ];
 
-/// Letters in boxes and on black ground, each row from A to Z.
+/// Letters in boxes and on black background, each row from A to Z.
 const ROWS: [u32; 3] = [0x1F150, 0x1F170, 0x1F1E6];
 
 /// The text with its look-alikes folded, in lower case: without invisible characters or marks on letters.
@@ -43,7 +43,7 @@ pub fn cleaned(text: &str) -> String {
     seen.flat_map(char::to_lowercase).collect()
 }
 
-/// Whether it takes no room and leaves no trace: zero widths, directions, variations, tags, control characters.
+/// Characters without width and ink: zero widths, directions, variations, tags, control characters.
 pub fn is_invisible(letter: char) -> bool {
     is_unseen(letter)
         || !letter.is_ascii() && skeleton(letter.encode_utf8(&mut [0; 4])).next().is_none()
@@ -64,7 +64,7 @@ fn fold_one(letter: char, folded: &mut String) {
         folded.push(letter.to_ascii_lowercase());
         return;
     }
-    // Braille's blank has the width of a letter.
+    // The Braille blank counts as a space.
     if letter.is_whitespace() || letter == '\u{2800}' {
         folded.push(' ');
         return;
@@ -77,7 +77,7 @@ fn fold_one(letter: char, folded: &mut String) {
         folded.push_str(&latin);
         return;
     }
-    // Whole alphabets that are letters with something around them.
+    // Whole alphabets of decorated letters.
     for part in std::iter::once(letter)
         .nfkd()
         .filter(|part| !is_hidden(*part))
@@ -102,7 +102,7 @@ fn latin(letter: char) -> Option<String> {
     let likeness: String = likeness.filter(|part| !is_combining_mark(*part)).collect();
     match likeness.as_str() {
         "" => None,
-        // The table takes every I for an l, and m for r and n.
+        // The table maps every I to l, and m to r and n.
         "l" if letter.is_uppercase() => Some("i".to_owned()),
         "rn" => Some("m".to_owned()),
         likeness => likeness.chars().map(plain).collect(),

@@ -1,14 +1,14 @@
-//! How long prompts are looked at. The time is that of the processor: it does not pass while others use the machine.
+//! Time limits of moderation, in processor time: time for other processes does not count.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_process::cpu_time::thread_time;
 
-/// For all that one request asks of the filters.
+/// For all filters of one request.
 pub const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
-/// Processor time of the thread that looks, which stays the same.
+/// Processor time of one thread, which must not change.
 #[derive(Debug, Default)]
 pub struct TimeLimit {
     until: Option<Duration>,
@@ -16,7 +16,7 @@ pub struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// From now on, on this thread.
+    /// Starts now, on this thread.
     pub fn of(time: Duration) -> Self {
         Self {
             until: Some(thread_time() + time),
@@ -24,7 +24,7 @@ impl TimeLimit {
         }
     }
 
-    /// Looks at the clock.
+    /// Whether the time is over.
     pub fn check(&self) -> bool {
         if self.until.is_some_and(|until| thread_time() > until) {
             self.is_over.store(true, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl TimeLimit {
         self.is_over()
     }
 
-    /// Whether anything was left out since it was over.
+    /// Whether a check found the time over, so that reads were skipped.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }

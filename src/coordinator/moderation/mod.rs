@@ -92,7 +92,7 @@ struct Inner {
 struct NewPattern {
     regex: String,
     kind: Option<i64>,
-    /// The filter that finds something else until now.
+    /// The filter that this pattern replaces.
     instead: Option<i64>,
 }
 
@@ -107,7 +107,7 @@ struct Places {
 /// Settings of the operator.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Models for adults only, by any of their names.
+    /// Models for adults only, by all their names.
     pub marked: HashSet<String>,
     /// Names of models.
     pub names: Names,
@@ -122,9 +122,9 @@ pub struct Rules {
 pub struct Prompt<'a> {
     pub text: &'a str,
     pub medium: Medium,
-    /// `replacement_filter`: rather rewritten than refused.
+    /// `replacement_filter`: the client prefers a replacement to a refusal.
     pub may_be_rewritten: bool,
-    /// The models it may go to; none: any.
+    /// The requested models; empty for any.
     pub models: &'a [String],
 }
 
@@ -136,7 +136,7 @@ pub struct Asker {
     pub address: IpAddr,
 }
 
-/// Why a prompt is not taken.
+/// Why a prompt is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocked {
     Corrupt,
@@ -151,7 +151,7 @@ pub enum Blocked {
     },
 }
 
-/// Why a filter is not written.
+/// Why a filter is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritten {
     #[error(transparent)]
@@ -163,7 +163,7 @@ pub enum NotWritten {
 }
 
 const LONGEST_REPLACEMENT: usize = 1000;
-/// Earlier prompts that were refused count for so long.
+/// How long refused prompts count towards later blocks.
 pub const HITS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Up to this much [`Filters::work`] runs on the request's own thread; more runs on a blocking thread.
 const AT_ONCE: usize = 50_000;
@@ -175,7 +175,7 @@ const LONGER_TOGETHER: usize = 2;
 /// Cost of a piece of a conversation besides its bytes.
 const PIECE: usize = 100;
 
-/// How large something is that is looked at, and may be.
+/// The size of a text to check, and its limit.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     bytes: usize,
@@ -234,7 +234,7 @@ impl Moderation {
         Ok(Self(inner))
     }
 
-    /// Whether anything that they ask could be refused or rewritten.
+    /// Whether any prompt of these roles could be refused or replaced.
     pub fn may_object(&self, roles: Roles) -> bool {
         roles.contains(Roles::FLAGGED)
             || !self.0.rules.marked.is_empty()
@@ -355,8 +355,7 @@ impl Moderation {
         }
     }
 
-    /// A mark for the account and a timeout for where it comes from. The prompt is refused all the same if the store
-    /// cannot be written now.
+    /// Adds a mark to the account and blocks its network. If the store cannot write now, the prompt is still refused.
     async fn hold_against(&self, who: &Asker) {
         let now = wall_clock();
         let hit = Hit {
@@ -386,7 +385,7 @@ impl Moderation {
         tested.unwrap_or_default()
     }
 
-    /// Takes a filter whose pattern can be used.
+    /// Creates a filter with a valid pattern.
     pub async fn make_filter(&self, filter: NewFilter) -> Result<FilterMade, NotWritten> {
         let _writing = self.0.writing.lock().await;
         let new = NewPattern {
@@ -432,7 +431,7 @@ impl Moderation {
         blocked.any(|program| is_program(agent, program))
     }
 
-    /// How much longer an address is kept out.
+    /// The rest of an address's block.
     pub fn kept_out(&self, address: IpAddr) -> Option<Duration> {
         self.0.followed.timeouts().left(address, wall_clock())
     }
@@ -442,7 +441,7 @@ impl Moderation {
         self.0.followed.timeouts_changed()
     }
 
-    /// All networks that are kept out.
+    /// All blocked networks.
     pub fn all_kept_out(&self) -> Vec<KeptOut> {
         self.0.followed.timeouts().all(wall_clock())
     }
@@ -474,12 +473,12 @@ impl Moderation {
         &self.0.whereabouts
     }
 
-    /// Notes a reason for suspicion; whether it counts.
+    /// Adds a suspicion mark. True if it counts.
     pub async fn mark(&self, mark: Mark) -> Result<bool, StorageError> {
         self.0.store.mark(mark, wall_clock()).await
     }
 
-    /// Holds something against an account that was refused for it.
+    /// Adds a suspicion mark after a refusal.
     pub async fn suspect(&self, account: AccountId, reason: Reason) {
         let mark = Mark {
             account,
@@ -491,19 +490,19 @@ impl Moderation {
         }
     }
 
-    /// How suspicious an account is, its workers included: from [`TOO_MUCH`] on it may not transfer kudos.
+    /// The suspicion of an account and its workers: from [`TOO_MUCH`] on it cannot transfer kudos.
     pub async fn suspicion(&self, account: AccountId) -> Result<u32, StorageError> {
         Ok(suspicion::total(&self.0.store.marks(account).await?))
     }
 
-    /// From [`TOO_MUCH`] on it is paused.
+    /// The suspicion of a worker: from [`TOO_MUCH`] on it is paused.
     pub async fn suspicion_of_worker(&self, worker: WorkerId) -> Result<u32, StorageError> {
         Ok(suspicion::total(
             &self.0.store.marks_of_worker(worker).await?,
         ))
     }
 
-    /// The same of all workers that there is any suspicion of.
+    /// The same for all workers with marks.
     pub async fn suspicion_of_workers(&self) -> Result<HashMap<WorkerId, u32>, StorageError> {
         let marks = self.0.store.marks_of_workers().await?.into_iter();
         Ok(marks
@@ -549,7 +548,7 @@ impl Moderation {
     }
 }
 
-/// Others choose themselves whether that is better than a refusal.
+/// Other users choose by `replacement_filter`.
 fn is_always_rewritten(roles: Roles) -> bool {
     roles.contains(Roles::EDUCATION) || roles.contains(Roles::FILTERED)
 }

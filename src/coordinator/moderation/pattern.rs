@@ -15,16 +15,16 @@ use regex_automata::{Input, Match};
 use super::forms::Forms;
 use super::letters::folded;
 
-/// A pattern that finds.
+/// A compiled pattern.
 #[derive(Debug)]
 pub struct Pattern {
     written: Finder,
-    /// With its letters as they look, where that makes a difference.
+    /// The pattern with its letters as they look, if that differs.
     seen: Option<Finder>,
     size: usize,
 }
 
-/// Why a pattern is not taken.
+/// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoPattern {
     #[error("the pattern has {0} characters, at most {LONGEST} are allowed")]
@@ -63,11 +63,11 @@ pub struct Finder {
 }
 
 const LONGEST: usize = 4096;
-/// Compiled. A thousand characters of a prompt take it some milliseconds at worst.
+/// Compiled size. A thousand characters of a prompt take such a pattern some milliseconds at worst.
 pub(super) const LARGEST: usize = 1 << 20;
 /// Cache size of a resident pattern.
 const CACHE: usize = 1 << 20;
-/// Brackets in brackets.
+/// Limit of nested brackets.
 const DEEPEST: u32 = 50;
 
 impl Pattern {
@@ -105,7 +105,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Bytes that it takes compiled.
+    /// Compiled bytes.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -129,7 +129,7 @@ impl Pattern {
         found.or_else(seen)
     }
 
-    /// The text with something else wherever it finds anything.
+    /// The text with all matches replaced.
     pub fn replace(&self, text: &str, replacement: &str) -> String {
         let replaced = self.written.replace(text, replacement);
         match &self.seen {
@@ -148,7 +148,7 @@ impl Finder {
         }
     }
 
-    /// Compiles a pattern, and says how many bytes that takes.
+    /// Compiles a pattern. Returns its size, too.
     fn check(pattern: &str) -> Result<(Self, usize), NoPattern> {
         let regex = build(pattern, false).map_err(|error| reason(&error))?;
         let (finder, size) = (Self::new(pattern, false), regex.memory_usage());

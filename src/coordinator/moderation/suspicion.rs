@@ -6,13 +6,13 @@
 
 use muster_protocol::job::{AccountId, WorkerId};
 
-/// From here on an account cannot transfer kudos, and a worker is paused.
+/// From this level on an account cannot transfer kudos, and a worker is paused.
 pub const TOO_MUCH: u32 = 5;
 
 /// A suspicion mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// Whose account it is held against; a worker's owner's, too.
+    /// The suspected account; for a worker its owner.
     pub account: AccountId,
     pub worker: Option<WorkerId>,
     pub reason: Reason,
@@ -65,7 +65,7 @@ impl Reason {
             .find(|reason| reason.name() == name)
     }
 
-    /// Whether it counts every time. The others count once.
+    /// Whether every occurrence counts, or only the first.
     pub const fn repeats(self) -> bool {
         matches!(self, Self::TooFast | Self::DroppedJobs)
     }

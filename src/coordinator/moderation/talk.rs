@@ -37,7 +37,7 @@ pub enum Spoken {
     AsItIs,
     /// Replacements of the pieces that change.
     Rewritten(Vec<Option<String>>),
-    /// Why it cannot be served, as of a prompt.
+    /// Refused, with the verdict of a prompt.
     Not(Verdict),
 }
 
@@ -79,7 +79,7 @@ fn is_suspicious<'a>(texts: impl Iterator<Item = &'a str>, filters: &Filters) ->
     filters.test(&texts.join("\n"), None).level >= TOO_SUSPICIOUS
 }
 
-/// Whether its client is to blame.
+/// Whether the client's own text is to blame, or the model's.
 fn guilt(talk: &Talk, filters: &Filters) -> Verdict {
     let by_model = |piece: &&Piece| piece.said == Said::ByModel;
     let own = talk.pieces.iter().filter(|piece| !by_model(piece));

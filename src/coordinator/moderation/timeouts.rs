@@ -1,4 +1,4 @@
-//! Which addresses are kept out, and until when. In memory, because every request asks.
+//! Blocked addresses and the ends of their blocks. In memory, because every request checks them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -8,15 +8,15 @@ use crate::address::Network;
 use crate::storage::TimeoutRow;
 use muster_protocol::job::UnixMillis;
 
-/// All of them at one moment.
+/// A snapshot of all blocks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
     until: HashMap<Network, UnixMillis>,
-    /// The sizes of networks there are, so that an address is looked up once for each.
+    /// Prefix lengths in use: an address is looked up once for each.
     sizes: BTreeSet<u8>,
 }
 
-/// A network that is kept out.
+/// A blocked network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptOut {
     pub network: Network,
@@ -24,7 +24,7 @@ pub struct KeptOut {
 }
 
 const MINUTE: i64 = 60_000;
-/// However often it happens: a month.
+/// The longest block: a month.
 const LONGEST: i64 = 30 * 24 * 60 * MINUTE;
 
 /// Timeout of a prompt after earlier ones within a day: 3 minutes, then 9, then 15.
@@ -43,7 +43,7 @@ impl Timeouts {
         Self { until, sizes }
     }
 
-    /// How much longer the address is kept out.
+    /// The rest of the address's block.
     pub fn left(&self, address: IpAddr, now: UnixMillis) -> Option<Duration> {
         let around = self.sizes.iter().map(|bits| Network::of(address, *bits));
         let left = around.filter_map(|network| left(*self.until.get(&network)?, now));
@@ -57,7 +57,7 @@ impl Timeouts {
         found
     }
 
-    /// All, in the order of their addresses.
+    /// All blocks, in the order of their addresses.
     pub fn all(&self, now: UnixMillis) -> Vec<KeptOut> {
         let all = self.until.iter().filter_map(|(network, until)| {
             let left = left(*until, now)?;

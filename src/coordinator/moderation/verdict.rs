@@ -13,9 +13,9 @@ use super::youth;
 use muster_protocol::job::NEGATIVE;
 use muster_protocol::legacy::{image, text};
 
-/// At this suspicion a prompt is not taken as it is.
+/// From this suspicion on a prompt is refused or replaced.
 pub const TOO_SUSPICIOUS: u32 = 2;
-/// The most characters of a prompt that is rewritten.
+/// Limit of characters of a prompt to be replaced.
 pub const LONGEST: usize = 7000;
 /// Most bytes that replacements may add.
 const LONGER: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub struct Case {
     pub medium: Medium,
     /// The request allows rewriting instead of a refusal.
     pub may_be_rewritten: bool,
-    /// The account is under suspicion, or a model is marked as not safe.
+    /// The account is suspicious, or a model is marked as unsafe.
     pub for_adults: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn of(case: &Case, filters: &Filters) -> Verdict {
     }
 }
 
-/// The text as it may be served.
+/// The text to be served.
 fn cleared(text: &str, case: &Case, filters: &Filters) -> Result<String, Verdict> {
     let mut cleared = text.to_owned();
     if filters.test(text, None).level >= TOO_SUSPICIOUS {
@@ -114,7 +114,7 @@ pub fn replaced(text: &str, filters: &Filters) -> Option<String> {
     rewrite(text, &swaps)
 }
 
-/// Without the young in it.
+/// The text without references to children.
 pub fn grown_up(text: &str, filters: &Filters) -> Option<String> {
     let swaps = Swaps {
         filters,

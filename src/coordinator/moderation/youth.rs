@@ -34,7 +34,7 @@ pub fn words<'a>() -> impl Iterator<Item = (&'a Pattern, &'a str)> {
     PATTERNS.iter().map(|pattern| (pattern, GROWN_UP))
 }
 
-/// Each that is in the text.
+/// The emoji of children in the text.
 pub fn drawings(text: &str) -> impl Iterator<Item = String> {
     let found = DRAWINGS
         .into_iter()

@@ -27,11 +27,11 @@ pub struct Follower<E> {
     pub stopping: CancellationToken,
     /// Which jobs were cancelled.
     pub told: Told,
-    /// Hears that a job has ended.
+    /// Called when a job has ended.
     pub ended: E,
 }
 
-/// Which jobs of a request know that nothing more is wanted of them.
+/// Which jobs of a request are cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
     Nobody,
@@ -80,7 +80,7 @@ impl<E: Fn(&Request)> Follower<E> {
         streams.into_iter().for_each(JobStream::leave);
     }
 
-    /// Returns when no stream is left, or the process ends.
+    /// Returns when all streams have ended, or at shutdown.
     async fn listen(&mut self, streams: &mut Vec<JobStream>) {
         let request = &self.request;
         loop {
@@ -120,7 +120,7 @@ impl<E: Fn(&Request)> Follower<E> {
     }
 }
 
-/// The job as it is queued once more: it lives as long as its request does by now.
+/// The job for another queueing, with the current lifetime of its request.
 fn again(job: &Arc<Job>, request: &Request) -> Arc<Job> {
     let job = Job {
         deadline: request.expires_at(),

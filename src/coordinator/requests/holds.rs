@@ -66,7 +66,7 @@ impl Requests {
         }
     }
 
-    /// A job of a request has ended, and is paid: its share is kept no more. The last one's goes with the request.
+    /// Releases the share of an ended and settled job. The last job's share is released with the request.
     pub(super) fn lessen(&self, request: &Request) {
         let open = request.open_jobs();
         if open == 0 || !self.read().keeps_kudos(request.id) {

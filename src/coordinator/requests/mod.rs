@@ -63,14 +63,14 @@ use shelves::Shelves;
 
 /// Interval of expiry checks.
 const SWEEP: Duration = Duration::from_secs(20);
-/// Between two steps when more has expired: other writes come first.
+/// Pause between steps of the cleanup, for other writes.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Expiry checks between two searches for data without a request, which scan everything.
 const LOST: u32 = 30;
 /// A lifetime extension beyond this is stored; the expiry margin is longer than this plus two sweeps.
 const RENEWED: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
-/// Kept beyond its time, so that the last settlement finds it still there.
+/// Time after the expiry, so that the last settlement still finds the request.
 const MARGIN: Duration = Duration::from_secs(120);
 /// The longest time that a request stays stored after its last result: stored expiries are rounded up to minutes, and
 /// sweeps come later.
@@ -80,7 +80,7 @@ pub const LONGEST_KEPT: Duration = orders::LONGEST_LIFETIME
 /// How far the stored expiry may lag behind.
 pub const UNWRITTEN: Duration = MARGIN;
 
-/// All of them. Clones are the same.
+/// All requests. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Requests(Arc<Inner>);
 
@@ -100,11 +100,11 @@ pub struct NewRequest {
     pub id: RequestId,
     pub account: AccountId,
     pub kind: Kind,
-    /// From which its jobs can be made again.
+    /// Enough to build its jobs again.
     pub body: String,
     pub wishes: Wishes,
     pub jobs: Vec<Arc<Job>>,
-    /// Called for each result.
+    /// Called with each result.
     pub webhook: Option<Arc<str>>,
     pub standing: Standing,
     /// Fee of the request, besides its jobs, and the postings due with it.
@@ -116,7 +116,7 @@ pub struct NewRequest {
     pub place: Option<Place>,
     /// The memory permit of the request, held until its jobs have ended.
     pub memory: Option<Box<dyn Any + Send>>,
-    /// The images that came along, until its jobs have ended.
+    /// Source images, until the jobs have ended.
     pub sources: Option<Holding>,
     pub expires_at: UnixMillis,
 }
@@ -175,7 +175,7 @@ impl Requests {
         requests
     }
 
-    /// Queued and on disk when this returns.
+    /// Stores and queues the request. Both are done when this returns.
     pub async fn accept(&self, mut new: NewRequest) -> Result<Arc<Request>, NotAccepted> {
         let submission = Submission {
             jobs: new.jobs.clone(),
@@ -189,7 +189,7 @@ impl Requests {
             }
         };
         let row = new.take_row();
-        // Should the store fail, the streams are dropped here, which cancels the jobs.
+        // If the store fails, the streams are dropped here, which cancels the jobs.
         self.0.store.accept(row.clone(), new.dues).await?;
         new.kept.into_iter().for_each(Kept::accepted);
         let wishes = (new.wishes, new.standing);
@@ -216,7 +216,7 @@ impl Requests {
         self.0.store.cancel_request(request.id).await
     }
 
-    /// Makes nothing more for an account.
+    /// Cancels all requests of an account.
     pub async fn cancel_all_of(&self, account: AccountId) -> Result<(), StorageError> {
         for request in self.unfinished(account) {
             self.cancel(&request).await?;
@@ -224,7 +224,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Requests of the account are not found any more. `erasure` deletes their rows.
+    /// Removes the account's requests from memory. `erasure` deletes their rows.
     pub fn forget_all_of(&self, account: AccountId) {
         let shelves = self.read();
         for request in shelves.all_of(account) {
@@ -236,7 +236,7 @@ impl Requests {
     /// Stops the waiting jobs of a kind; running ones go on.
     pub async fn end_waiting(&self, kind: Kind) -> Result<(), StorageError> {
         let waiting = self.waiting(kind);
-        // The writer takes many at once.
+        // The writer batches them.
         let mut written: FuturesUnordered<_> = waiting
             .iter()
             .map(|request| self.0.store.end_waiting(request.id))
@@ -255,7 +255,7 @@ impl Requests {
         waiting.cloned().collect()
     }
 
-    /// Requests of an account that have jobs to come.
+    /// Requests of an account with open jobs.
     pub fn unfinished(&self, account: AccountId) -> Vec<Arc<Request>> {
         self.read().unfinished(account).cloned().collect()
     }

@@ -12,7 +12,7 @@ use muster_protocol::job::{AccountId, JobId, Kind, RequestId, UnixMillis};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediaName {
     Job(JobId),
-    /// The client's own word, which several requests may have.
+    /// The client's own id, which several requests may have.
     ClientRef(Arc<str>),
 }
 
@@ -21,7 +21,7 @@ pub struct MediaNames {
     by_job: HashMap<JobId, RequestId>,
     by_ref: HashMap<(AccountId, Arc<str>), Vec<RequestId>>,
     by_token: HashMap<Arc<str>, RequestId>,
-    /// In the order they were accepted.
+    /// In order of acceptance.
     videos: HashMap<AccountId, BTreeSet<(UnixMillis, RequestId)>>,
 }
 
@@ -86,14 +86,14 @@ impl MediaNames {
 }
 
 impl Requests {
-    /// Requests for media of this account, by the name that its client gives.
+    /// Media requests of this account by job id or client reference.
     pub fn media(&self, account: AccountId, name: &MediaName) -> Vec<Arc<Request>> {
         let ids = self.read().media_names().find(account, name);
         let found = ids.into_iter().filter_map(|id| self.find(id));
         found.filter(|request| request.account == account).collect()
     }
 
-    /// All requests for videos of an account, the oldest first.
+    /// All video requests of an account, the oldest first.
     pub fn videos(&self, account: AccountId) -> Vec<Arc<Request>> {
         let ids: Vec<RequestId> = {
             let shelves = self.read();
@@ -111,7 +111,7 @@ impl Requests {
         Ok(())
     }
 
-    /// How far the request of this token is, in percent.
+    /// Progress of the request with this token, in percent.
     pub fn progress_of(&self, token: &str) -> Option<u8> {
         let id = self.read().media_names().by_token.get(token).copied()?;
         Some(self.find(id)?.percent())
@@ -129,7 +129,7 @@ impl Requests {
 }
 
 impl Request {
-    /// All outputs together.
+    /// Progress of all outputs together.
     pub fn percent(&self) -> u8 {
         let percents = self.outputs.iter().map(|output| match output.ended() {
             Some(Ended::Made(_)) => 100,

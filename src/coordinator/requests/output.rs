@@ -48,16 +48,16 @@ pub struct Made {
     pub hidden: Option<Hidden>,
 }
 
-/// How many jobs of a request are where.
+/// Jobs of a request by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub waiting: usize,
     pub processing: usize,
     pub finished: usize,
     pub failed: usize,
-    /// Cancelled, or out of time.
+    /// Cancelled or expired.
     pub stopped: usize,
-    /// How often one came back from a worker with nothing.
+    /// Number of requeued attempts.
     pub restarted: usize,
 }
 
@@ -157,7 +157,7 @@ impl Output {
         locked(&self.product).clone()
     }
 
-    /// How far the worker is that has it.
+    /// Progress of the worker that runs it.
     pub fn progress(&self) -> Option<Progress> {
         let runs = self.is_open() && self.stage() != Stage::Waiting;
         locked(&self.progress).filter(|_| runs)
@@ -171,7 +171,7 @@ impl Output {
     }
 
     pub(crate) fn end(&self, ended: Ended) {
-        // The first end is the only one.
+        // Only the first end counts.
         let _ = self.ended.set(ended);
     }
 

@@ -62,7 +62,7 @@ impl Requests {
         its.map(|request| counted.jobs_of(request)).sum()
     }
 
-    /// The request is where others find it, and needs no place any more.
+    /// Adds the request to the index, and frees its place.
     pub(super) fn take_in(&self, request: &Arc<Request>, place: Option<Place>) {
         let mut places = self.places();
         self.write().add(request);

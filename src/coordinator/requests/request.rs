@@ -21,7 +21,7 @@ use super::output::{Counts, Ended, Output, locked};
 
 /// How long workers of an earlier process may take to return: as long as a polling worker counts as online.
 const RETURN: Duration = Duration::from_secs(300);
-/// An end is on its way for so long at most.
+/// Maximum delay of an end.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Request {
     /// In milliseconds, as stored; extended by every result.
     expires_at: AtomicI64,
     kept_until: AtomicI64,
-    /// How long it lives from a result on.
+    /// Lifetime after each result.
     life: Duration,
     pub wishes: Wishes,
     /// The standing of its jobs, whenever they are queued.
@@ -46,11 +46,11 @@ pub struct Request {
     cancelled: CancellationToken,
     /// Cancelled by the client, running jobs included.
     given_up: CancellationToken,
-    /// Rises whenever something has come of it.
+    /// Incremented with every change.
     heard: watch::Sender<u64>,
     /// Fee, besides the jobs.
     fee: Kudos,
-    /// When it was taken over from an earlier process, if it was.
+    /// Time of the restore, for requests of an earlier process.
     restored: Option<Instant>,
     /// The request was stopped or failed before its jobs were queued: its open jobs are presumed to be leased to
     /// workers.
@@ -66,9 +66,9 @@ pub struct Request {
 /// Client options besides the output itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// Images are links, and not in the reply.
+    /// Images are links instead of base64.
     pub links: bool,
-    /// Others may see them.
+    /// The images may be published.
     pub shared: bool,
     /// The service's end user.
     pub end_user: Option<Arc<str>>,
@@ -203,7 +203,7 @@ impl Request {
         self.held
     }
 
-    /// An earlier process knew workers that may just be busy with it, and come here when they have it.
+    /// Workers of an earlier process may still be running its jobs and submit them here.
     pub fn awaits_workers(&self) -> bool {
         let waits = |since: Instant| since.elapsed() < RETURN;
         self.is_open() && self.restored.is_some_and(waits)
@@ -227,7 +227,7 @@ impl Request {
         waits.or_else(|| open().next()).map(|output| output.job)
     }
 
-    /// The job that will probably be made last, if there is more than one to come.
+    /// The job that will probably end last, if several are open.
     pub fn last(&self) -> Option<JobId> {
         let open = || self.outputs.iter().rev().filter(|output| output.is_open());
         let waits = open().find(|output| output.stage() == Stage::Waiting);
@@ -326,7 +326,7 @@ impl Request {
         open.count()
     }
 
-    /// How many of its jobs a worker may still be given.
+    /// Number of jobs that a worker may still get.
     pub(super) fn waiting_jobs(&self) -> usize {
         match self.is_cancelled() {
             true => 0,
@@ -399,12 +399,12 @@ pub mod tests {
         (request, new.jobs)
     }
 
-    /// With jobs to come.
+    /// A request with open jobs.
     pub fn with_jobs(expires_at: UnixMillis) -> Arc<Request> {
         Arc::new(asked(expires_at).0)
     }
 
-    /// All of its jobs have ended.
+    /// A request whose jobs have all ended.
     pub fn request(expires_at: UnixMillis) -> Arc<Request> {
         let request = with_jobs(expires_at);
         let outputs = request.outputs.iter();

@@ -78,7 +78,7 @@ impl Requests {
         Ok(open)
     }
 
-    /// How many of its jobs are queued again.
+    /// Queues the open jobs again. Returns their number.
     async fn take_up(
         &self,
         (one, order): (&OpenRequest, &Order),
@@ -142,15 +142,15 @@ impl Requests {
     }
 }
 
-/// The images that came along with a request that is followed no more. While it is open they stay, also where its time is
-/// over: another process may queue it again, and lets it live longer.
+/// Source images of a request that is not followed any more. While the request is open they stay, even after its
+/// expiry: another process may queue it again and extend its lifetime.
 pub fn let_go(sources: Holding, request: &Request) {
     if request.is_open() {
         sources.leave();
     }
 }
 
-/// How a job ends whose worker hides the result.
+/// Finish reason of a job with a hidden result.
 const CENSORED: &str = "content_filter";
 const UNLAWFUL: &str = "csam";
 

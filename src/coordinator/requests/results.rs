@@ -17,7 +17,7 @@ use muster_protocol::legacy::text::metadata::GenerationMetadataText;
 use muster_protocol::legacy::text::status::GenerationText;
 use muster_protocol::legacy::words::{ResultState, named};
 
-/// How long links to images are good.
+/// Lifetime of links to images.
 pub const LINKS: Duration = Duration::from_secs(1800);
 
 /// How the client gets the images.
@@ -77,7 +77,7 @@ pub fn drawn_id(output: &Output, made: &Made) -> JobId {
     key.map_or(output.job, |key| JobId(key.id()))
 }
 
-/// The seed that its worker has used, as far as it says so.
+/// The seed reported by the worker, or the requested one.
 pub fn drawn_seed(output: &Output, made: &Made) -> u64 {
     let drawn = made.product.media().and_then(|drawn| drawn.seed);
     drawn.or(output.seed).unwrap_or_default()
@@ -127,7 +127,7 @@ fn remark(remark: &Remark) -> Option<GenerationMetadataImage> {
     })
 }
 
-/// Whether its worker says that it has uploaded an image.
+/// Whether the worker reports an uploaded image.
 pub fn is_uploaded(result: &Value) -> bool {
     match result {
         Value::Object(fields) => fields.values().any(|one| one == UPLOADED),

@@ -10,7 +10,7 @@ use super::names::MediaNames;
 use super::request::Request;
 use muster_protocol::job::{AccountId, RequestId, UnixMillis};
 
-/// Requests that are looked at in one step: well below a millisecond.
+/// Requests checked per step: well below a millisecond.
 const STEP: usize = 500;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Shelves {
     media_names: MediaNames,
 }
 
-/// A moment, and whose it is.
+/// Sort key: a time, made unique by an id.
 pub type Place = (UnixMillis, RequestId);
 
 impl Shelves {
@@ -51,7 +51,7 @@ impl Shelves {
             .filter(|request| request.is_open())
     }
 
-    /// All of an account, ended or not. Every request is looked at.
+    /// All requests of an account, ended ones included. Scans every request.
     pub fn all_of(&self, account: AccountId) -> impl Iterator<Item = &Arc<Request>> {
         let all = self.by_id.values();
         all.filter(move |request| request.account == account)
@@ -107,7 +107,7 @@ impl Shelves {
         true
     }
 
-    /// Kudos are kept for these.
+    /// Records requests with held kudos.
     pub fn keep_kudos(&mut self, requests: impl IntoIterator<Item = RequestId>) {
         self.paid_before.extend(requests);
     }
@@ -116,7 +116,7 @@ impl Shelves {
         self.paid_before.contains(&id)
     }
 
-    /// Whether any were kept for it. From here on there are none.
+    /// Removes the record of held kudos. False if there was none.
     pub fn release_kudos(&mut self, id: RequestId) -> bool {
         self.paid_before.remove(&id)
     }

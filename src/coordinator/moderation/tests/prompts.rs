@@ -106,7 +106,7 @@ fn a_thousand_filters_look_at_a_prompt_in_bounded_memory_within_seconds() {
     }
 }
 
-/// Each of these is quick alone; together they are slow on any processor, and just fit into the budget.
+/// Each of these is fast alone; together they are slow on any processor, and just fit into the budget.
 const SLOW: usize = 190;
 
 fn slow(count: usize) -> Vec<FilterRow> {
@@ -128,7 +128,7 @@ fn a_filter_with_which_hard_texts_take_too_long_is_refused() {
     assert_eq!(none.check(new, Some(10), None), Ok(()));
     let many = Filters::compile(&slow(SLOW), &none);
     assert_eq!(many.check(new, Some(10), None), Err(NoPattern::Slow));
-    // Filters of another type are read on their own.
+    // Filters of another type have their own automaton.
     assert_eq!(many.check(new, Some(20), None), Ok(()));
 }
 
@@ -267,7 +267,7 @@ fn a_suspicious_prompt_is_rewritten_or_refused() {
     check("👶 context", Some(&format!("context {negative}")));
     // An empty replacement leaves the rest of the prompt, and does not refuse it.
     check("gone, context", Some(&format!(", context {negative}")));
-    // Still suspicious: filters of type 11 replace nothing.
+    // Still suspicious: filters of type 11 have no replacement.
     check("eleven context", None);
     let strict = Case {
         may_be_rewritten: false,
@@ -335,7 +335,7 @@ fn a_suspicion_of_two_blocks_texts_as_it_blocks_images() {
     assert_eq!(text("a forbidden hat, and a child", false), Verdict::AsItIs);
     let guilty = Verdict::Refused { suspicious: true };
     assert_eq!(text("a forbidden context", false), guilty);
-    // A text has no part that is not to be shown.
+    // Texts have no negative prompt.
     assert_eq!(text("a hat ### forbidden context", false), guilty);
     assert_eq!(
         text("a forbidden context", true),
@@ -498,7 +498,7 @@ fn disguises(letter: char) -> Vec<char> {
         .collect()
 }
 
-/// The word in disguise, with unseen things between its letters.
+/// The word in disguise, with invisible characters between its letters.
 fn disguised(word: &'static str) -> impl Strategy<Value = String> {
     let letters: Vec<_> = word
         .chars()

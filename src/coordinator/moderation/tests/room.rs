@@ -128,7 +128,7 @@ async fn whoever_sends_suspicious_prompts_is_kept_out_longer_each_time() {
         assert_eq!(refused, Err(Blocked::Corrupt));
         assert_eq!(minutes(&moderation, "192.0.2.7"), Some(expected));
     }
-    // The reason counts once.
+    // This reason counts once.
     assert_eq!(moderation.suspicion(alice.account).await, Ok(1));
     assert_eq!(minutes(&moderation, "192.0.2.8"), None);
 }

@@ -60,7 +60,7 @@ fn words_of_the_young_are_replaced_in_each_message() {
     assert_eq!(spoken(&grown), expected);
     let drawn = for_adults(&[("hi", ByClient), ("👧", ByClient)]);
     assert_eq!(spoken(&drawn), rewritten([None, Some("adult")]));
-    // An end and a beginning are no word.
+    // The end of one piece and the beginning of the next do not form a word.
     let innocent = for_adults(&[("5", ByModel), ("yo, thanks", ByClient)]);
     assert_eq!(spoken(&innocent), Spoken::AsItIs);
     let schema = for_adults(&[("hi", ByClient), ("kid", ToProgram)]);

@@ -1,4 +1,4 @@
-//! Images. The source images of a request stand in it by their keys in the media store.
+//! Images. The stored request has its source images as keys of the media store.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use muster_protocol::job::ImageRequest;
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::{Body as _, Refusal, seed};
 
-/// Images are stale after this.
+/// Lifetime of an image request.
 pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl ImageAsked {
 
     fn image(&self, nth: Nth) -> ImageRequest {
         let params = &self.request.params;
-        // The other seeds differ, and each makes its image alone as well.
+        // With other seeds, each job is a batch of one.
         let index = match (params.seed.as_deref(), params.seed_variation) {
             (Some(seed), None) if seed::seed(seed).is_some() => nth.index,
             _ => 0,

@@ -1,4 +1,4 @@
-//! Questions about an image: each form is a job of its own, for workers that know this form.
+//! Interrogations of an image: each form is a separate job, for workers that support this form.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use muster_protocol::legacy::interrogation::{
 use muster_protocol::legacy::words::Word;
 use muster_protocol::legacy::{Body as _, Refusal};
 
-/// Stale after this.
+/// Lifetime of an interrogation.
 pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
-/// How long a worker may keep a form.
+/// Timeout of a polling worker for a form.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl FormsAsked {
         &self.request.source_image
     }
 
-    /// To the queue a form is a model.
+    /// The queue treats a form as a model.
     pub fn models(&self) -> &[String] {
         &self.models
     }
@@ -101,7 +101,7 @@ impl FormsAsked {
     }
 }
 
-/// The pixels of the tiles that cover it: workers say how many tiles they take.
+/// Pixels of the covering tiles: workers limit the number of tiles.
 fn tiled(width: u32, height: u32) -> u32 {
     const SIDE: u32 = 512;
     let tiles = width.div_ceil(SIDE).saturating_mul(height.div_ceil(SIDE));

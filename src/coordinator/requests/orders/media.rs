@@ -1,5 +1,5 @@
-//! Media and transcripts of `/v1` in their neutral form, and how their client gets them. Source images and sounds stand in
-//! it by their keys in the media store.
+//! Media and transcripts of `/v1` in neutral form, with the client's options. Source images and audio are keys of the
+//! media store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use muster_protocol::openai::images::LARGEST_SEED;
 /// Lifetime from acceptance, and again from every job taken or submitted.
 pub const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Outputs of one kind by one model, which differ in their seeds.
+/// Outputs of one kind from one model, with different seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaWork {
     body: Body,
@@ -28,7 +28,7 @@ pub struct MediaWork {
     pub count: u32,
     /// Formats that carry every field.
     formats: Formats,
-    /// Only for workers that the operator vouches for.
+    /// Only for workers that the operator trusts.
     trusted: bool,
     notes: Arc<MediaNotes>,
     pub price: Option<JobPrice>,
@@ -37,15 +37,15 @@ pub struct MediaWork {
 /// The client's fields of a durable media request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MediaNotes {
-    /// The type of an image; none for outputs that stay as they came.
+    /// The type of an image; `None` for outputs without conversion.
     pub image_type: Option<MediaType>,
     /// The client's own name of the request.
     pub client_ref: Option<Arc<str>>,
     /// For `/v1/progress`.
     pub progress_token: Option<Arc<str>>,
-    /// The form of a transcript.
+    /// The format of a transcript.
     pub document: Option<TranscriptDocument>,
-    /// The settings of a video, which its routes show. Read from the work, and not stored.
+    /// The settings of a video for its routes, computed from the work and not stored.
     pub video: Option<VideoFacts>,
 }
 
@@ -74,7 +74,7 @@ impl MediaWork {
         work
     }
 
-    /// Only workers of these formats can honour every field.
+    /// Restricts the request to workers of formats with all its fields.
     #[must_use]
     pub fn in_formats(self, formats: Formats) -> Self {
         Self { formats, ..self }
@@ -132,7 +132,7 @@ impl MediaWork {
             ..self.usual_limits()
         };
         match &self.body {
-            // Workers draw the images of a batch from seeds of their own.
+            // In a batch, workers choose the seeds themselves.
             Body::Image(image) if image.seed.is_some() => Limits {
                 bulk: u64::MAX,
                 ..limits
@@ -146,7 +146,7 @@ impl MediaWork {
             Body::Image(image) => {
                 let limits = GenerationInputImage::of_neutral(image, self.model()).limits();
                 match limits.needs {
-                    // Every model takes its own size.
+                    // Every model has its own default size.
                     Needs::Image(needs) if image.is_unbound() => Limits {
                         needs: Needs::Image(ImageNeeds { pixels: 0, ..needs }),
                         ..limits
@@ -197,7 +197,7 @@ impl MediaWork {
         }
     }
 
-    /// Under a name that requests of other APIs do not have.
+    /// Under a key that requests of other APIs lack.
     pub fn stored(&self) -> Value {
         let price = self.price.map(|price| {
             [

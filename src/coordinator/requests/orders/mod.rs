@@ -54,14 +54,14 @@ use text::TextAsked;
 pub struct Order {
     id: RequestId,
     account: AccountId,
-    /// The account's key that it was asked with.
+    /// The shared key of the request.
     shared_key: Option<SharedKeyId>,
     jobs: Vec<JobId>,
-    /// Below 2^32, as seeds of this API are.
+    /// Below 2^32, as in this API.
     seed: u64,
     whose: Whose,
     expires_at: UnixMillis,
-    /// Whether it waits behind the others, as it did before a restart.
+    /// The priority, the same after a restart.
     priority: Priority,
     /// Whether the account may lack the kudos.
     short: bool,
@@ -88,12 +88,12 @@ pub enum Asked {
     Media(Box<MediaWork>),
 }
 
-/// Why a stored request is not understood any more.
+/// Why a stored request cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(String);
 
-/// Which of a request's jobs it is.
+/// The index of a job within its request.
 #[derive(Debug, Clone, Copy)]
 struct Nth {
     index: u32,
@@ -106,7 +106,7 @@ struct Nth {
 struct Task {
     body: Body,
     limits: Limits,
-    /// Only for workers that the operator vouches for.
+    /// Only for workers that the operator trusts.
     trusted: bool,
     original: Option<Original>,
     /// `None` if the account does not pay in money.
@@ -131,7 +131,7 @@ impl Order {
         }
     }
 
-    /// Media of `/v1`, as the account stands now.
+    /// Media of `/v1`, with the current standing of the account.
     pub fn of_media(
         id: RequestId,
         account: AccountId,
@@ -216,7 +216,7 @@ impl Order {
         self.asked.wishes()
     }
 
-    /// The address that its client wants called for each result.
+    /// The client's webhook, called with each result.
     pub fn webhook(&self) -> Option<Arc<str>> {
         self.asked.webhook().map(Arc::from)
     }
@@ -270,7 +270,7 @@ impl Order {
         self.asked.caveat()
     }
 
-    /// The images that came along, where they are kept here.
+    /// Source images in the media store.
     pub fn sources(&self) -> Vec<Key> {
         let keys = self.asked.sources().into_iter();
         let keys = keys.filter_map(|text| text.parse().ok());
@@ -333,11 +333,11 @@ fn end_user(name: Option<&str>) -> Option<Arc<str>> {
     name.filter(|name| !name.is_empty()).map(Arc::from)
 }
 
-/// Whether a stored request waits behind the others.
+/// Key of the low priority in a stored request.
 const LOW: &str = "low";
-/// Whether workers that want to be sure of their pay pass it by.
+/// Key of a possible lack of kudos in a stored request.
 const SHORT: &str = "short";
-/// Under which workers stand in a stored request.
+/// Key of the allowed workers in a stored request.
 const ALLOWED: &str = "only_workers";
 const DENIED: &str = "no_workers";
 const HIDDEN: &str = "hidden";
@@ -407,7 +407,7 @@ impl Asked {
         }
     }
 
-    /// All that [`Self::read`] needs.
+    /// The counterpart of [`Self::read`].
     fn stored(&self) -> Value {
         match self {
             Self::Text(text) => text.stored(),
@@ -487,7 +487,7 @@ impl Asked {
         }
     }
 
-    /// The images that came along: keys, or the addresses of images that stay where they are.
+    /// Source images: keys of the media store, or addresses of other servers.
     fn sources(&self) -> Vec<&str> {
         match self {
             Self::Text(_) => Vec::new(),

@@ -23,7 +23,7 @@ pub struct Sent {
     fields: Map<String, Value>,
 }
 
-/// A stored request, as it was sent. Images that came with a request for images are their keys.
+/// A stored request as submitted. Source images of image requests are keys.
 #[derive(Debug)]
 pub struct Again {
     /// `None` for requests accepted by an earlier version.
@@ -31,7 +31,7 @@ pub struct Again {
     pub fields: Map<String, Value>,
 }
 
-/// With which key it was sent, and whose that is.
+/// The account and key of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct By {
     account: AccountId,
@@ -40,7 +40,7 @@ struct By {
 }
 
 impl Requests {
-    /// A request as it was sent, if there is one that can be read.
+    /// A request as submitted; `None` if it is unknown or cannot be parsed.
     pub async fn again(&self, id: RequestId) -> Result<Option<Again>, StorageError> {
         let body = self.0.store.request_body(id).await?;
         Ok(body.and_then(|body| Again::read(&body)))

@@ -1,4 +1,4 @@
-//! Texts.
+//! Text requests.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use muster_protocol::legacy::text::format;
 use muster_protocol::legacy::text::request::GenerationInputText;
 use muster_protocol::legacy::{Body as _, Refusal};
 
-/// Text is stale after this.
+/// Lifetime of a text request.
 pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
-/// How long a worker that polls may keep one.
+/// Timeout of a polling worker for a text.
 const PATIENCE: Duration = Duration::from_secs(150);
 /// Formats with a field for every setting; public socket workers' dialects lack most of them.
 const FORMATS: Formats = Formats::LEGACY.with(Formats::NEUTRAL);
@@ -26,7 +26,7 @@ const BYTES_PER_TOKEN: usize = 8;
 #[derive(Debug)]
 pub struct TextAsked {
     request: GenerationInputText,
-    /// Settings in it that our own engine does without.
+    /// Settings that socket workers ignore.
     acting: Vec<&'static str>,
 }
 
