@@ -9,12 +9,12 @@ use crate::dispatch::Facts;
 use crate::metering::Counted;
 use muster_protocol::job::Kudos;
 
-/// Why a job is not settled. Asking again is safe.
+/// Why a job is not settled. Retries are safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
-    /// The store has not answered, or failed: the job may be settled.
+    /// The store failed or did not reply: the job may be settled.
     Unknown,
-    /// The disk is full. Asking again fails until the operator has made room.
+    /// The disk is full. Retries fail until the operator frees space.
     Full,
 }
 

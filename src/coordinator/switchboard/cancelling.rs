@@ -1,4 +1,4 @@
-//! A client cancels a job by its id, from outside of its stream; an account loses all of its jobs.
+//! Cancels a job by id, without its stream, or all jobs of an account.
 
 use tokio::sync::oneshot;
 
@@ -8,8 +8,9 @@ use crate::dispatch::{Input, Outcome};
 use muster_protocol::job::{AccountId, Failure, JobId};
 
 impl Switchboard {
-    /// Cancels a job of this account: how it ends, which is otherwise only where that was decided before. None if the
-    /// account has no such job here (any more).
+    /// Cancels a job of this account. Returns its outcome, which may have been decided before; `None` if the account
+    /// has no
+    /// such job here.
     pub async fn cancel(&self, job: JobId, account: AccountId) -> Result<Option<Outcome>, Stopped> {
         let (answer, answered) = oneshot::channel();
         let message = Message::Cancel {
@@ -21,7 +22,7 @@ impl Switchboard {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// Ends the jobs of an account with this failure: how many of them are still here.
+    /// Ends the jobs of an account with this failure. Returns the number of jobs that are still here.
     pub async fn end_jobs_of(
         &self,
         account: AccountId,

@@ -37,7 +37,7 @@ impl Departures {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Returns when there may be some.
+    /// Returns when departures may have been added.
     pub async fn added(&self) {
         self.added.notified().await;
     }

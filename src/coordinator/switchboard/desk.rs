@@ -32,9 +32,9 @@ use crate::metering::{Counted, Meter};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Failure, Job, JobId, Kind, Kudos, UnixMillis};
 
-/// Messages taken in before readers are woken: each may be a hundred frames.
+/// Limit of messages before readers are woken: each may be a hundred frames.
 const BATCH: usize = 64;
-/// Slept when nothing is due: any message wakes the task anyway.
+/// Sleep without any deadline: messages wake the task anyway.
 const LONG: Duration = Duration::from_secs(3600);
 
 pub type Answer = oneshot::Sender<Result<Vec<JobStream>, Refusal>>;
@@ -101,7 +101,7 @@ pub enum Message {
 /// Received messages that are not handled yet.
 #[derive(Debug, Default)]
 struct Post {
-    /// The next one last.
+    /// In reverse order.
     messages: Vec<Message>,
     departures: Vec<Departure>,
 }
@@ -114,7 +114,7 @@ pub struct Desk {
     pub books: Books,
     pub meter: Meter,
     pub tasks: Tasks,
-    /// For answers of the books.
+    /// For replies of the books.
     pub messages: mpsc::WeakSender<Message>,
     pub lines: Lines,
     pub sessions: Sessions,
@@ -220,7 +220,7 @@ impl Desk {
 
     fn set(&self, alarm: &mut Pin<Box<Sleep>>) {
         let wake = self.dispatcher.next_wake();
-        // Never early: an alarm that finds nothing due would be set to the same moment again.
+        // Never early: otherwise the alarm would find nothing due and be set to the same time again.
         let wake = wake.map(|mono| self.started + mono.since(Mono::START) + MICROSECOND);
         let upkeep = self.upkeep.due(&self.shared.board);
         match [wake, upkeep].into_iter().flatten().min() {
@@ -252,7 +252,7 @@ impl Desk {
         }
     }
 
-    /// Before anything else: a process that was stopped for a while may not lead any more.
+    /// Before anything else: a process that was suspended may have lost its lease.
     fn follow_leadership(&mut self) {
         let is_paused = !self.leadership.is_leading();
         if is_paused != self.is_paused {
@@ -273,7 +273,7 @@ impl Desk {
                 self.entering = None;
             }
             Message::Check { job, answer } => {
-                // The caller may have hung up.
+                // The receiver may be gone.
                 let _ = answer.send(self.dispatcher.feasible(&job));
             }
             Message::Connected {
@@ -288,11 +288,11 @@ impl Desk {
                 let board = &self.shared.board;
                 self.upkeep
                     .bring_up_to_date(board, &self.dispatcher, &self.sessions);
-                // The caller may have hung up.
+                // The receiver may be gone.
                 let _ = answer.send(board.read());
             }
             Message::Outlook { job, answer } => {
-                // The caller may have hung up.
+                // The receiver may be gone.
                 let _ = answer.send(self.dispatcher.outlook(job, self.now().mono));
             }
             Message::WaitingAmong { jobs, answer } => {
@@ -331,7 +331,7 @@ impl Desk {
                 self.settled(job, counted, result);
             }
             Message::Limits(limits) => {
-                // For a dispatcher that begins anew, too.
+                // Also for a restarted dispatcher.
                 self.settings.set_limits(limits);
                 self.handle(Input::Limits(limits));
             }
@@ -343,14 +343,14 @@ impl Desk {
         }
     }
 
-    /// A socket that is gone takes no orders any more.
+    /// Removes the session of a closed socket.
     fn lost_session(&mut self, input: &Input) {
         match input {
             Input::Lost { session } => {
                 self.sessions.remove(*session);
                 self.upkeep.note(Stale::Members);
             }
-            // Reports come by the thousand and are load.
+            // Reports are frequent, and only update the load.
             Input::Leaving { .. } | Input::DrainWorker { .. } => {
                 self.upkeep.note(Stale::Members);
             }

@@ -11,7 +11,7 @@ pub const BUCKETS: [u64; 14] = [
     1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 15_000, 60_000, 300_000,
 ];
 
-/// A reading of everything.
+/// A snapshot of all metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
     // Present values.
@@ -27,13 +27,13 @@ pub struct Figures {
     pub cancelled: u64,
     pub expired: u64,
     pub slow_clients: u64,
-    /// Jobs that were not over when the coordinator left.
+    /// Unfinished jobs at shutdown.
     pub cut_off: u64,
-    /// Events relayed to clients, and the worker tokens in them.
+    /// Events relayed to clients, and the tokens in them.
     pub events: u64,
     pub tokens: u64,
     pub settlement_failures: u64,
-    /// Sockets closed because their worker failed too often, or fell silent.
+    /// Sockets closed after too many failures, or by a silence timeout.
     pub evictions: u64,
     pub silences: u64,
     pub first_output: Histogram,
@@ -41,7 +41,7 @@ pub struct Figures {
     pub settlement: Histogram,
 }
 
-/// How many took at most so long; the last bucket has no bound. Not cumulative.
+/// Counts per bucket, not cumulative; the last bucket is unbounded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     pub counts: [u64; BUCKETS.len() + 1],

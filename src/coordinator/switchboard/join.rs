@@ -4,7 +4,7 @@ use muster_protocol::job::Event;
 
 /// Size of an event besides its text.
 const EVENT_BYTES: usize = 96;
-/// Pieces are not joined to more than this: clients read streams line by line.
+/// Limit of joined pieces: clients read streams line by line.
 const PIECE: usize = 4096;
 
 pub fn weight(event: &Event) -> usize {

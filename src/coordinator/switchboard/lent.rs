@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::departures::{Departure, Departures};
 use crate::dispatch::Offer;
 
-/// Dropped before it is kept, it is given back.
+/// Offers that are returned if dropped unused.
 #[derive(Debug)]
 pub struct Lent {
     offers: Vec<Offer>,
@@ -30,7 +30,7 @@ impl Lent {
         }
     }
 
-    /// The others go back at once.
+    /// Returns the other offers at once.
     pub fn retain(&mut self, stays: impl Fn(&Offer) -> bool) {
         let (left, back) = std::mem::take(&mut self.offers)
             .into_iter()

@@ -27,9 +27,9 @@ pub struct Line {
     output: Output,
     /// Present or last worker.
     worker: Option<Arc<str>>,
-    /// The program behind it.
+    /// The worker's upstream program.
     upstream: Option<Arc<str>>,
-    /// In which format.
+    /// The format of the output.
     format: Formats,
     belief: Belief,
     counted: Option<Counted>,
@@ -41,7 +41,7 @@ pub struct Line {
     media: Product,
     /// Remarks of the worker about a text.
     note: Note,
-    /// All of it as it is kept, once it has ended.
+    /// The stored output, after the end.
     written: Option<Arc<str>>,
 }
 
@@ -76,7 +76,7 @@ impl Lines {
         };
         line.output.note(&event);
         match &event {
-            // For other jobs the route puts the output together.
+            // For other jobs the route collects the output.
             Event::Media(_) | Event::Part(_) | Event::Restarted if line.whereabouts.is_some() => {
                 line.media.note(&event);
             }
@@ -183,7 +183,7 @@ impl Lines {
         self.open.len()
     }
 
-    /// All of them, and whether each is on disk.
+    /// All jobs, and whether each is durable.
     pub fn jobs(&self) -> Vec<(JobId, bool)> {
         let lines = self.open.iter();
         lines
@@ -196,7 +196,7 @@ impl Lines {
     }
 }
 
-/// A worker's numbers as far as they are believed.
+/// An outcome with verified token counts.
 pub fn believed(outcome: Outcome, counted: Counted) -> Outcome {
     match outcome {
         Outcome::Delivered { finish, usage } => Outcome::Delivered {

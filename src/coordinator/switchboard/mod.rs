@@ -72,10 +72,10 @@ use muster_protocol::job::Job;
 /// Messages queued for the desk. Beyond it, handlers and sockets wait.
 const INBOX: usize = 1024;
 
-/// How much longer than its time a drain waits for the store.
+/// How much longer than its timeout a drain waits for the store.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
 
-/// A handle on the task. Clones speak of the same one.
+/// A handle on the task. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Switchboard {
     messages: mpsc::Sender<Message>,
@@ -91,7 +91,7 @@ struct Shared {
     sessions: AtomicU64,
 }
 
-/// A worker's way to the switchboard, for as long as its socket lasts. Dropping it is losing the socket.
+/// A worker's connection to the switchboard. Dropping it means the socket was lost.
 #[derive(Debug)]
 pub struct WorkerLine {
     session: SessionId,
@@ -99,7 +99,7 @@ pub struct WorkerLine {
     departures: Arc<Departures>,
 }
 
-/// How a drain went.
+/// The result of a drain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Jobs that had not ended in time and are not stored.
@@ -147,7 +147,7 @@ impl Switchboard {
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
-    /// Whether a job like this would be taken now, without taking it.
+    /// Whether the queue would accept this job now. Changes nothing.
     pub async fn check(&self, job: Arc<Job>) -> Result<(), Refusal> {
         let (answer, answered) = oneshot::channel();
         let sent = self.messages.send(Message::Check { job, answer }).await;
@@ -155,9 +155,9 @@ impl Switchboard {
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
     }
 
-    /// How much may be here at once, from now on.
+    /// Sets the limits of the queue.
     pub async fn change_limits(&self, limits: Limits) {
-        // A switchboard that has stopped takes nothing in any case.
+        // A stopped switchboard accepts nothing anyway.
         let _ = self.messages.send(Message::Limits(limits)).await;
     }
 
@@ -165,12 +165,12 @@ impl Switchboard {
         self.shared.board.read()
     }
 
-    /// Changes when the overview has other workers, or workers that serve something else.
+    /// Notifies of workers that joined, left or changed their models.
     pub fn members(&self) -> watch::Receiver<()> {
         self.shared.board.members()
     }
 
-    /// The overview as it is now; at most a blink older where many ask.
+    /// The current overview; slightly older under load.
     pub async fn current(&self) -> Arc<Overview> {
         if let Some(fresh) = self.shared.board.fresh() {
             return fresh;
@@ -187,14 +187,14 @@ impl Switchboard {
         self.shared.counters.read()
     }
 
-    /// Takes nothing more and returns when every job has ended, which it has a little after `within` at the latest.
+    /// Accepts no more jobs, and returns when all have ended, slightly after `within` at the latest.
     pub async fn drain(&self, within: Duration) -> Drained {
         let (done, drained) = oneshot::channel();
         let message = Message::Drain { within, done };
         if self.messages.send(message).await.is_err() {
             return Drained::default();
         }
-        // Settlements after the last moment have their own patience; the process does not wait for it.
+        // Late settlements have their own timeout; the process does not wait for them.
         match timeout(within + LAST_SETTLEMENTS, drained).await {
             Ok(drained) => drained.unwrap_or_default(),
             Err(_) => self.left_over(),
@@ -214,7 +214,7 @@ impl Switchboard {
         }
     }
 
-    /// A session's number: never used again.
+    /// A session id, never reused.
     pub fn next_session(&self) -> SessionId {
         SessionId(self.shared.sessions.fetch_add(1, Ordering::Relaxed) + 1)
     }

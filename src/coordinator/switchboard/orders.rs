@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::dispatch::{CancelReason, CloseReason, Offer, Verdict};
 use muster_protocol::job::{JobId, Kudos};
 
-/// Orders that may wait for one socket. A worker has at most a thousand jobs, and few orders for each at a time.
+/// Limit of orders per socket. A worker has at most a thousand jobs, with few orders for each at a time.
 const MOST_ORDERS: usize = 16_384;
 
 #[derive(Debug)]
@@ -41,14 +41,14 @@ pub enum Order {
     Drain {
         within: Duration,
     },
-    /// With its note, or over.
+    /// With its note; `None` ends the maintenance.
     Maintenance {
         note: Option<String>,
     },
     Close(CloseReason),
 }
 
-/// Both ends share it.
+/// Shared by both ends.
 #[derive(Debug, Default)]
 pub struct Orders {
     waiting: Mutex<Waiting>,
@@ -59,13 +59,13 @@ struct Waiting {
     orders: VecDeque<Order>,
     reader: Option<Waker>,
     closed: bool,
-    /// `Ready` was pushed, which nothing may precede.
+    /// `Ready` was pushed, which must be the first order.
     is_ready: bool,
-    /// Notices that wait for it.
+    /// Notices that wait for `Ready`.
     notices: Vec<Order>,
 }
 
-/// The socket has not taken its orders for too long.
+/// The socket did not read its orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck;
 
@@ -99,7 +99,7 @@ impl Orders {
         }
     }
 
-    /// No further order will come.
+    /// Ends the orders.
     pub(super) fn close(&self) -> Option<Waker> {
         let mut waiting = self.lock();
         waiting.closed = true;

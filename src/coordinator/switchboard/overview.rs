@@ -21,9 +21,9 @@ use muster_protocol::job::{
 };
 use muster_protocol::link::GpuState;
 
-/// Load is at most this old when it is looked at again and again.
+/// Maximum age of the load under frequent reads.
 const LOAD_AGE: Duration = Duration::from_millis(50);
-/// Making the overview may take this part of the time.
+/// Limit of the time for updates of the overview, as a divisor.
 const SHARE: u32 = 20;
 
 #[derive(Debug, Clone, Default)]
@@ -35,11 +35,11 @@ pub struct Overview {
     pub queued: usize,
     /// The same by kind.
     pub queued_by_kind: BTreeMap<Kind, usize>,
-    /// Jobs that are on a worker, by kind.
+    /// Running jobs by kind.
     pub running_by_kind: BTreeMap<Kind, usize>,
     /// Unfinished requests, by kind and model.
     pub demands: Demands,
-    /// None of the empty one at the start.
+    /// `None` for the empty overview at the start.
     pub made: Option<Instant>,
 }
 
@@ -51,11 +51,11 @@ pub struct ModelOnline {
     pub formats: Formats,
     pub capabilities: Capabilities,
     pub modalities: Vec<Arc<str>>,
-    /// The longest there is.
+    /// The longest context of its workers.
     pub context: u32,
     /// The largest limits of its workers; `None` before the first.
     pub reach: Option<Reach>,
-    /// Width and height of its images where a request names none.
+    /// Width and height of images whose request has none.
     pub size: Option<(u32, u32)>,
     /// For speech models.
     pub voices: Arc<[Arc<str>]>,
@@ -64,15 +64,15 @@ pub struct ModelOnline {
     /// Details of its files, from the first worker that reports any.
     pub details: Arc<ModelDetails>,
     pub workers: u32,
-    /// Jobs of it at once, all workers together that have it loaded.
+    /// Concurrent jobs on all workers with the model loaded.
     pub slots: u32,
     pub running: u32,
-    /// Jobs of it that would be taken at once.
+    /// Further jobs that would be accepted at once.
     pub free: u32,
     /// Duration of a typical reply by the fastest worker, among free ones if there are any.
     pub answer_time: Duration,
     pub queued: usize,
-    /// The longest stay in the memory of one of its workers.
+    /// The longest stay of the model in a worker's memory.
     pub stay: MemoryStay,
 }
 
@@ -94,12 +94,12 @@ pub struct WorkerOnline {
     pub own_only: bool,
     pub slots: usize,
     pub running: usize,
-    /// How long a typical answer takes there.
+    /// Time of a typical reply.
     pub answer_time: Duration,
     pub gpus: Arc<[GpuState]>,
 }
 
-/// The overview and who keeps it current.
+/// The overview and its notifications.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     shown: RwLock<Arc<Overview>>,
@@ -109,11 +109,11 @@ pub(super) struct Board {
     members: watch::Sender<()>,
 }
 
-/// When it is made anew.
+/// Schedule of updates.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     made: Instant,
-    /// The lesser of the last two: a thread that was interrupted while it worked is no sign of a dear overview.
+    /// The lesser cost of the last two updates: one of them may have been interrupted.
     cost: Duration,
     last_cost: Duration,
     stale: Stale,
@@ -197,12 +197,12 @@ impl ModelOnline {
         }
     }
 
-    /// Whether it answers chats: a text model, and not one that only reads.
+    /// Whether it serves chats: a text model, but not an encoder.
     pub fn writes_text(&self) -> bool {
         self.kinds.contains(Kind::Text)
     }
 
-    /// Whether a worker of it serves clients who wait for their answer.
+    /// Whether one of its workers serves waiting clients.
     pub fn is_interactive(&self) -> bool {
         self.capabilities.contains(Capabilities::INTERACTIVE)
     }
@@ -232,7 +232,7 @@ impl ModelOnline {
         if self.voices.is_empty() {
             self.voices.clone_from(model.voices);
         }
-        // Details of workers that load the model's files replace those of upstream models.
+        // Details from workers that load the model's files replace those of upstream models.
         let is_foreign = |details: &ModelDetails| details.upstream.is_some();
         let is_native = !is_foreign(model.details) && is_foreign(&self.details);
         if is_native || *self.details == ModelDetails::default() {
@@ -287,7 +287,7 @@ impl Board {
         self.shown.read().clone()
     }
 
-    /// The overview, if it is hardly older than it may be.
+    /// The overview, unless it is too old.
     pub fn fresh(&self) -> Option<Arc<Overview>> {
         let shown = self.shown.read();
         let is_fresh = shown.made.is_some_and(|made| made.elapsed() < LOAD_AGE);
@@ -324,7 +324,7 @@ impl Upkeep {
         self.stale = self.stale.max(stale);
     }
 
-    /// When it should be made anew if nothing else happens.
+    /// Time of the next update if nothing else happens.
     pub fn due(&self, board: &Board) -> Option<Instant> {
         let age = match self.stale {
             Stale::Not => return None,

@@ -23,22 +23,22 @@ use super::join::{join, weight};
 use super::stream::Delivery;
 use muster_protocol::job::Event;
 
-/// Events that may wait for one client, in bytes.
+/// Buffer of one client, in bytes of events.
 pub const CLIENT_BUFFER: usize = 1 << 20;
-/// A client with more than this before it hears words in fewer pieces.
+/// A client with more buffered bytes gets longer pieces.
 const LAGGING: usize = CLIENT_BUFFER / 4;
-/// From here on it is noted whether the client reads.
+/// From this size on, the client's reads are observed.
 const WATCHED: usize = CLIENT_BUFFER / 2;
 /// Buffer limit of a client that reads.
 const MOST: usize = 8 * CLIENT_BUFFER;
 /// Limit of all clients' bytes beyond their buffers.
 const ALL_OVERDRAFTS: usize = 64 << 20;
-/// How long after it last read a client is borne with.
+/// Timeout of a client since its last read.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Most time counted between two looks: in a longer pause the process was starved.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Both ends share it.
+/// Shared by both ends.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     waiting: Mutex<Waiting>,
@@ -55,17 +55,17 @@ pub(super) struct Waiting {
     habits: Habits,
 }
 
-/// Bytes beyond their buffers, of all clients together.
+/// Bytes of all clients beyond their buffers.
 #[derive(Debug, Default)]
 pub(super) struct Overdraft(AtomicUsize);
 
-/// Whether the client reads, as the writer sees it.
+/// Whether the client reads, as observed by the writer.
 #[derive(Debug, Default)]
 struct Habits {
     has_asked: bool,
     /// The client's task was woken and has not run yet.
     is_due: bool,
-    /// Bytes written so far, and read at the last look. Only differences matter.
+    /// Bytes written so far and read at the last check. Only differences matter.
     written: usize,
     read: usize,
     looked: Option<Instant>,
@@ -100,7 +100,7 @@ impl Pipe {
         Ok(waiting.wake())
     }
 
-    /// The last delivery, for which there is always room.
+    /// The last delivery, which ignores the limit.
     pub fn end(&self, end: Delivery) -> Option<Waker> {
         let mut waiting = self.lock();
         waiting.deliveries.push_back(end);
@@ -108,14 +108,14 @@ impl Pipe {
         waiting.wake()
     }
 
-    /// No end will come.
+    /// Closes without an end.
     pub fn close(&self) -> Option<Waker> {
         let mut waiting = self.lock();
         waiting.closed = true;
         waiting.wake()
     }
 
-    /// The client has taken this event.
+    /// The client has received this event.
     pub fn read(&self, event: &Event) {
         self.weigh(weight(event).wrapping_neg());
     }
@@ -151,7 +151,7 @@ fn beyond(bytes: usize) -> usize {
 }
 
 impl Waiting {
-    /// The client looks: true if there is something for it. Otherwise it is woken when there is.
+    /// True if a delivery is available; otherwise the client is woken later.
     pub fn ask(&mut self, waker: &Waker) -> bool {
         self.habits.has_asked = true;
         self.habits.is_due = false;
@@ -166,7 +166,7 @@ impl Waiting {
         reader
     }
 
-    /// Returns how many more bytes there are now; fewer, where a newer event has taken an older one's place.
+    /// Returns the added bytes, wrapped below zero if a newer event replaced a larger one.
     fn append(&mut self, event: Event, lags: bool) -> usize {
         let rest = match self.deliveries.back_mut() {
             Some(Delivery::Event(last)) if lags => {
@@ -238,7 +238,7 @@ mod tests {
         })
     }
 
-    /// Everything that waits, read.
+    /// All available deliveries of the pipe.
     fn read_all(pipe: &Pipe) -> Vec<Event> {
         let mut waiting = pipe.lock();
         waiting.ask(Waker::noop());

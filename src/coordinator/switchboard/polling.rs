@@ -16,7 +16,7 @@ use crate::dispatch::{
 };
 use muster_protocol::job::{JobId, Kind, Kudos, WorkerId};
 
-/// A worker asks for jobs.
+/// A pop by a polling worker.
 #[derive(Debug)]
 pub struct Pop {
     pub session: SessionId,
@@ -39,7 +39,7 @@ pub struct Popped {
     pub decoy: Option<Offer>,
     /// Reasons of an empty pop.
     pub skipped: Skipped,
-    /// The worker is given its owner's jobs only.
+    /// The worker gets its owner's jobs only.
     pub own_only: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Polling {
 }
 
 impl Switchboard {
-    /// None if the session is not known (any more): the worker has to say who it is.
+    /// `None` if the session is unknown: the worker must register again.
     pub async fn pop(&self, pop: Pop) -> Result<Option<Popped>, Stopped> {
         let (answer, answered) = oneshot::channel();
         let message = Message::Pop { pop, answer };
@@ -85,7 +85,7 @@ impl Switchboard {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// How long a job may wait yet; none of one that has ended.
+    /// Estimate for a waiting job; `None` if it has ended.
     pub async fn outlook(&self, job: JobId) -> Result<Option<Outlook>, Stopped> {
         let (answer, answered) = oneshot::channel();
         let message = Message::Outlook { job, answer };
@@ -99,7 +99,7 @@ impl Switchboard {
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
-    /// A worker says something in between that needs no answer.
+    /// A frame of a polling worker without a reply.
     pub async fn said(&self, frame: Frame) -> Result<(), Stopped> {
         let message = Message::Said(vec![Input::Frame(frame)]);
         self.messages.send(message).await.map_err(|_| Stopped)
@@ -111,14 +111,14 @@ impl Switchboard {
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
-    /// The worker is gone for good: it is given nothing more.
+    /// Removes a worker, which gets no more jobs.
     pub async fn dismiss(&self, worker: WorkerId) -> Result<(), Stopped> {
         let within = std::time::Duration::ZERO;
         let message = Message::Said(vec![Input::DrainWorker { worker, within }]);
         self.messages.send(message).await.map_err(|_| Stopped)
     }
 
-    /// Returns when it is on disk, or refused.
+    /// Returns when the result is on disk, or refused.
     pub async fn bring(&self, brought: Brought) -> Result<Receipt, Stopped> {
         let (answer, answered) = oneshot::channel();
         let message = Message::Brought { brought, answer };
@@ -165,7 +165,7 @@ impl Desk {
         match news {
             // A submit must not replace a connected socket of the worker.
             News::Here(who, _) => wants.only.is_empty() || !self.dispatcher.is_here(who.worker),
-            // If its session has ended it has to come as if it were new.
+            // If its session has ended, the worker must register again.
             News::Changed(who, _) => self.sessions.card(who.session).is_some(),
         }
     }
@@ -201,7 +201,7 @@ impl Desk {
             self.handle(Input::Frame(frame));
         }
         if fails {
-            // A failure is not acknowledged: it was taken unless it was dropped.
+            // A failure gets no ack: it was accepted unless it was dropped.
             self.polling.paid(job, Some(attempt), Kudos(0));
         }
         // Frames of an ended session get no receipt.
@@ -212,7 +212,7 @@ impl Desk {
 }
 
 impl Polling {
-    /// Keeps an offer for the worker that asks; gives back one that is for a socket.
+    /// Collects an offer for the current pop; returns offers for sockets.
     pub fn offer(&mut self, offer: Offer) -> Option<Offer> {
         match &mut self.popping {
             Some((session, offers)) if *session == offer.session => {
@@ -233,7 +233,7 @@ impl Polling {
         self.answer(job, attempt, Receipt::NotWanted);
     }
 
-    /// The job is gone, and its receipt comes now if it comes at all.
+    /// The job has ended: its receipts are due now.
     pub fn ended(&mut self, job: JobId) {
         if self.receipts.range(attempts(job)).next().is_some() {
             self.ended.push(job);
@@ -258,7 +258,7 @@ impl Polling {
     }
 }
 
-/// All there may be at a job.
+/// All possible attempts of a job.
 fn attempts(job: JobId) -> RangeInclusive<(JobId, u32)> {
     (job, 0)..=(job, u32::MAX)
 }

@@ -147,7 +147,7 @@ impl Desk {
         self.order(session, Order::Offer(Box::new(offer)));
     }
 
-    /// A socket that does not take its orders is as good as gone.
+    /// A socket that does not read its orders is closed.
     fn order(&mut self, session: SessionId, order: Order) {
         let Some(orders) = self.sessions.orders(session) else {
             return;

@@ -33,7 +33,7 @@ impl Gpus {
 #[derive(Debug, Clone)]
 pub struct Card {
     pub name: Arc<str>,
-    /// The same for one name forever.
+    /// Always the same for one name.
     pub public_id: Uuid,
     pub agent: Arc<str>,
     /// Inputs of its text models: `text`, `image`, `video`.

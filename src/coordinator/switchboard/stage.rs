@@ -14,12 +14,12 @@ pub enum Stage {
     Running {
         worker: Arc<str>,
         public_id: Uuid,
-        /// The name under which the worker serves it.
+        /// The worker's name for the model.
         model: Arc<str>,
     },
 }
 
-/// Looks at a job without reading its stream.
+/// The state of a job without its stream.
 #[derive(Debug, Clone)]
 pub struct JobWatch(pub(super) Arc<Whereabouts>);
 
@@ -80,7 +80,7 @@ impl JobWatch {
         (here.stage.clone(), here.returns)
     }
 
-    /// Whether it has ended, heard or not yet.
+    /// Whether it has ended, even if not delivered yet.
     pub fn has_ended(&self) -> bool {
         self.0.lock().ended
     }

@@ -17,22 +17,22 @@ use muster_protocol::job::{Event, Formats, JobId};
 /// An item of a client's stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivery {
-    /// Never the last: `Done` and `Failed` come as an end.
+    /// Never the last: `Done` and `Failed` are delivered as an end.
     Event(Event),
     /// The job is settled; the last item.
     End {
         outcome: Outcome,
         timing: Timing,
-        /// The name of the worker that ended it.
+        /// The name of the worker that ended the job.
         worker: Option<Arc<str>>,
-        /// The program behind that worker that serves the model.
+        /// That worker's upstream program.
         upstream: Option<Arc<str>>,
-        /// The format in which that worker had it; none before any did.
+        /// The format on that worker; none before the first one.
         format: Formats,
     },
 }
 
-/// The reading end. Dropped before the job's end it cancels the job.
+/// The reading end. Cancels the job if dropped before its end.
 #[derive(Debug)]
 pub struct JobStream {
     job: JobId,
@@ -72,12 +72,12 @@ impl JobStream {
         }
     }
 
-    /// Stops listening without cancelling anything: the job is on disk, and the process ends.
+    /// Stops reading without a cancel, for durable jobs at shutdown.
     pub fn leave(mut self) {
         self.ended = true;
     }
 
-    /// None of a job that ends with its connection.
+    /// `None` for a job that ends with its connection.
     pub fn watch(&self) -> Option<JobWatch> {
         self.whereabouts.clone().map(JobWatch)
     }

@@ -1,6 +1,7 @@
-//! A registration is looked at in the order the contract gives, because the order decides which refusal a peer sees:
-//! retired model, profile, audio without one, key and name missing, key unknown, its account, scope, another rig's key,
-//! the address, name of another account, one worker too many, identity. Cool-downs are known to dispatch, which answers last.
+//! Checks of a registration, in the protocol's order, which decides the refusal that a peer sees: retired model,
+//! profile, audio without a profile, missing key and name, unknown key, its account, scope, key of another worker,
+//! address,
+//! name of another account, limit of workers, id. Dispatch checks bars last.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::gate::Denial;
 use muster_protocol::job::Kind;
 use muster_protocol::link::{RefusalCode, RefusalFrame, Registration};
 
-/// Close codes public peers know.
+/// Close codes of the public protocol.
 pub const CLOSE_KEY: u16 = 4001;
 pub const CLOSE_REFUSED: u16 = 4003;
 /// Try again later; the peer is not at fault.
@@ -19,7 +20,7 @@ const CLOSE_LATER: u16 = 1013;
 /// Retry delay for peers while the database is unavailable.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Keys of a worker profile: all of these and no other.
+/// Fields of a worker profile: exactly these.
 const PROFILE_KEYS: [&str; 10] = [
     "id",
     "version",
@@ -42,7 +43,7 @@ pub struct Rejection {
     pub retry: Option<Duration>,
 }
 
-/// Everything that needs no store.
+/// Checks without the store.
 pub fn check(registration: &Registration, retired: &[String]) -> Result<(), Rejection> {
     check_models(registration, retired)?;
     check_profile(registration)?;
@@ -60,7 +61,7 @@ fn check_models(registration: &Registration, retired: &[String]) -> Result<(), R
     })
 }
 
-/// Peers that negotiate are ours, and need no profile for audio.
+/// Peers that negotiate are our own workers, which need no profile for audio.
 fn check_profile(registration: &Registration) -> Result<(), Rejection> {
     let refused = |code, message: &str| Err(Rejection::refused(code, message));
     match &registration.worker_profile {
@@ -136,7 +137,7 @@ impl Rejection {
         }
     }
 
-    /// Code and pause are for peers that negotiate.
+    /// Code and retry time are for peers that negotiate.
     pub fn frame(&self, negotiates: bool) -> RefusalFrame {
         RefusalFrame {
             message: self.message.clone(),

@@ -13,15 +13,15 @@ use muster_protocol::link::{
     self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
 };
 
-/// Models of one worker; further ones are left out.
+/// Limit of models per worker; further ones are ignored.
 const MOST_MODELS: usize = 512;
-/// Versions before ours that are still served.
+/// Supported earlier versions.
 const OLDER_VERSIONS: u32 = 1;
 
-/// How one connected peer is spoken to.
+/// The negotiated settings of a connected peer.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// None for peers of the public network.
+    /// `None` for peers of the public network.
     pub used: Option<Extensions>,
     pub formats: Formats,
     pub capabilities: Capabilities,
@@ -79,7 +79,7 @@ impl Peer {
         known.map_or(id, |(_, own)| own)
     }
 
-    /// The id of the model that it calls this.
+    /// The id of the worker's own model name.
     pub fn id_of(&self, own: &str) -> Arc<str> {
         let known = self.models.iter().find(|(_, known)| &**known == own);
         known.map_or_else(|| own.into(), |(id, _)| id.clone())
@@ -105,7 +105,7 @@ impl Peer {
             .collect()
     }
 
-    /// The model of an adapter by its id, where the worker serves that, too.
+    /// Replaces the parent of an adapter by its id; `None` if the worker does not serve the parent.
     fn with_parent(&self, mut offering: Offering) -> Offering {
         if let Some(said) = &offering.details.parent {
             let mut models = self.models.iter();
@@ -117,7 +117,7 @@ impl Peer {
     }
 }
 
-/// Each model once, by the first of its names. Forms are named with their capacity.
+/// Each model once, under its first name. Forms are listed with their concurrent jobs.
 fn models(registration: &Registration, names: &Names) -> Vec<(Arc<str>, Arc<str>)> {
     let mut seen = BTreeSet::new();
     let capacity = registration.capacity.iter();
@@ -180,7 +180,7 @@ const DRAWS: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::KARRAS)
     .with(Capabilities::HIDDEN_ADDRESSES);
 
-/// Our own say the rest as [`Ability`] words.
+/// Our own workers report the rest as [`Ability`] values.
 const DRAWS_NEUTRAL: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::NSFW)
     .with(Capabilities::PLAIN_MODELS)
@@ -191,8 +191,9 @@ const DRAWS_NEUTRAL: Capabilities = Capabilities::UPLOADS
     .with(Capabilities::NEWER_DRAWING)
     .with(Capabilities::HIDDEN_ADDRESSES);
 
-/// Public peers hand the request to a whole inference server, which takes tools, schemas and stop rules. Their frames carry no
-/// log probabilities.
+/// Public peers pass the request to a whole inference server, which supports tools, schemas and stop rules. Their
+/// frames
+/// carry no log probabilities.
 fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     let mut can = Capabilities::default();
     match &registration.ext {
@@ -243,12 +244,12 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
     given.fold(can, |can, (_, capability)| can.with(capability))
 }
 
-/// A side that a client may ask for: a request without a size is charged by it.
+/// Sides that a client may request: requests without a size are charged by it.
 fn is_drawable(side: u32) -> bool {
     (64..=1536).contains(&side)
 }
 
-/// A worker that says so turns texts into tokens and back with each of its models that read them.
+/// Adds tokens to the kinds of models that read texts, if the worker reports the ability.
 fn with_tokens(offering: Offering, registration: &Registration) -> Offering {
     let mut wanted = registration.ext.iter();
     let encodes = wanted.any(|wanted| wanted.can.contains(&Ability::Encode));
@@ -297,7 +298,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
     }
 }
 
-/// An unnamed limit is none.
+/// A missing limit is unlimited.
 fn reach(limits: &link::ModelLimits) -> Reach {
     let most = |said: Option<u32>| said.unwrap_or(u32::MAX);
     Reach {

@@ -18,22 +18,22 @@ const CLOSE_LATER: u16 = 1013;
 /// The close frame or error for the peer.
 #[derive(Debug)]
 pub enum Farewell {
-    /// The peer knows, or would not understand.
+    /// The peer closed first, or would not understand a reason.
     Silently,
     Close {
         code: u16,
-        /// Short: a close has room for 123 bytes.
+        /// Short: a close frame has room for 123 bytes.
         why: &'static str,
     },
-    /// Why, and then the close.
+    /// An error frame, then the close.
     Refused { frame: RefusalFrame, close: u16 },
 }
 
-/// The end of a conversation.
+/// The end of a connection.
 #[derive(Debug)]
 pub struct Ended {
     pub farewell: Farewell,
-    /// For the log.
+    /// For logs.
     pub why: String,
 }
 
@@ -82,7 +82,7 @@ impl Ended {
         }
     }
 
-    /// A message has begun and does not come to its end.
+    /// An incomplete message.
     pub fn slow_message() -> Self {
         Self::closing(1008, "the frame was not completed in time")
     }
@@ -92,7 +92,7 @@ impl Ended {
         Self::closing(CLOSE_LATER, Farewell::SLOW)
     }
 
-    /// The same words for both.
+    /// The same reason for the close frame and the log.
     fn closing(code: u16, why: &'static str) -> Self {
         Self {
             farewell: Farewell::Close { code, why },
@@ -111,7 +111,7 @@ impl Ended {
         Self::silently(format!("writing to the connection failed: {error}"))
     }
 
-    /// The peer has closed, with these words if it had any.
+    /// The peer has closed, with an optional reason.
     pub fn by_peer(frame: Option<&CloseFrame>) -> Self {
         Self::silently(match frame {
             None => "closed by the worker".to_owned(),

@@ -1,8 +1,8 @@
-//! A chat as one text, for workers from before there were messages.
+//! A chat as one text, for workers without support for messages.
 
 use serde_json::Value;
 
-/// `User: …`, `Assistant: …`, a line each, and the turn that is wanted at the end.
+/// `User: …`, `Assistant: …`, a line each, with an open assistant line at the end.
 pub fn transcript(messages: &Value) -> String {
     let mut text = String::new();
     for message in messages.as_array().into_iter().flatten() {

@@ -9,12 +9,12 @@ use super::payload;
 use muster_protocol::job::{Body, Capabilities, Formats, Job, TextInput};
 use muster_protocol::link::PUBLIC_FRAME;
 
-/// Keys, ids and numbers around the texts.
+/// Keys, ids and numbers besides the texts.
 const ENVELOPE: usize = 16 << 10;
 /// Bytes of a value besides its text: quotes, commas, a key.
 const VALUE: usize = 12;
 
-/// Asks for large frames where the job needs them.
+/// Marks jobs that need large frames.
 pub fn mark_large(job: &mut Arc<Job>) {
     if is_large(job) {
         let job = Arc::make_mut(job);
@@ -22,11 +22,11 @@ pub fn mark_large(job: &mut Arc<Job>) {
     }
 }
 
-/// A guess that is too high for most texts settles nearly all jobs; the others are written out.
+/// An upper estimate settles nearly all jobs; the others are serialized.
 fn is_large(job: &Job) -> bool {
     let request = match &job.body {
         Body::Text(request) => request,
-        // Texts may double by their escapes.
+        // Escapes may double the texts.
         body if body.brings_values() => return 2 * body.read_bytes() + ENVELOPE > PUBLIC_FRAME,
         _ => return false,
     };
@@ -42,11 +42,11 @@ fn is_large(job: &Job) -> bool {
             values.map(weight).sum()
         }
     };
-    // Once as messages and once as a flat prompt, and escapes.
+    // As messages and as a flat prompt, with escapes.
     if 3 * guess + ENVELOPE < PUBLIC_FRAME {
         return false;
     }
-    // Even if all of it were numbers of one digit.
+    // Even if all values were numbers of one digit.
     if guess / 10 > PUBLIC_FRAME {
         return true;
     }

@@ -31,13 +31,13 @@ pub struct Applicant {
     pub address: Option<IpAddr>,
 }
 
-/// The worker's row: the same for one name forever.
+/// The worker's row, always the same for one name.
 #[derive(Debug)]
 pub struct Admitted {
     pub worker: WorkerId,
     pub public_id: Uuid,
     pub owner: AccountId,
-    /// The operator vouches for it.
+    /// The operator trusts it.
     pub trusted: bool,
     pub revoked: Revoked,
     pub notices: Notices,
@@ -54,14 +54,14 @@ pub struct Revoked(pub Pin<Box<dyn Future<Output = Denial> + Send>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     UnknownKey,
-    /// The key's account is on its way out.
+    /// The key's account is being deleted.
     Deleted,
     Suspended,
-    /// The key's account is under suspicion.
+    /// The key's account is suspicious.
     Flagged,
-    /// The key is for other things.
+    /// The key lacks the scope.
     NoScope,
-    /// The key is for a worker of another name.
+    /// The key is bound to another worker.
     OtherRig,
     /// The address is blocked for a while.
     KeptOut,
@@ -70,19 +70,19 @@ pub enum Denial {
     /// The name belongs to another account.
     NameTaken,
     BadName,
-    /// The account has as many workers as it may.
+    /// The account is at its limit of workers.
     TooMany,
-    /// New workers come by invitation only.
+    /// New workers need an invitation.
     InviteOnly,
     /// The database is unavailable.
     Unavailable,
 }
 
-/// Which keys connect workers.
+/// The scopes that allow a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectScopes {
     ConnectOnly,
-    /// Public networks let the keys of clients connect workers.
+    /// In public networks, keys for requests can connect workers.
     SubmitToo,
 }
 
@@ -106,7 +106,7 @@ impl Gate {
         Self(Arc::new(move |applicant| Box::pin(ask(applicant))))
     }
 
-    /// The real one.
+    /// The gate with all checks.
     pub fn of(
         accounts: Accounts,
         rigs: Rigs,
@@ -189,7 +189,7 @@ async fn ask(
 ) -> Result<Admitted, Denial> {
     let caller = vet(&accounts, scopes, &who).await?;
     let caller = join(&accounts, scopes, &who, caller).await?;
-    // From here on none is missed.
+    // Subscribed before the checks, so that no change is missed.
     let changes = (rigs.keys_revision(), way.moderation.timeouts_changed());
     let checked = way.check(&caller);
     if checked == Err(Denial::Hidden) {
@@ -211,7 +211,7 @@ async fn ask(
     })
 }
 
-/// Binds the key of a join token to the worker that is the first to connect with it.
+/// Binds the key of a join token to the first worker that connects with it.
 async fn join(
     accounts: &Accounts,
     scopes: ConnectScopes,
@@ -223,12 +223,12 @@ async fn join(
     }
     let bound = accounts.bind_key(caller.key, &who.name).await;
     bound.map_err(|_| Denial::from(Denied::Unavailable))?;
-    // Another worker may have been faster.
+    // Another worker may have been first.
     vet(accounts, scopes, who).await
 }
 
-/// Looks again whenever any key or its account has changed, and now and then for keys that expire; at where it comes from
-/// alone when others are kept out.
+/// Checks the key again after every change of keys and accounts, and periodically because of expiry; after changes of
+/// blocks only the address.
 async fn revoked(
     accounts: Accounts,
     caller: Arc<Caller>,
@@ -243,7 +243,7 @@ async fn revoked(
             () = sleep_until(expiry) => (Ok(()), true),
         };
         if changed.is_err() {
-            // The store is closing, and with it the process.
+            // The store is closing, and the process with it.
             return std::future::pending().await;
         }
         let checked = match is_key {
@@ -296,21 +296,21 @@ impl From<NotAdmitted> for Denial {
             NotAdmitted::TooMany | NotAdmitted::TooManyTrusted | NotAdmitted::TooManyHere => {
                 Self::TooMany
             }
-            // The rest is asked of workers that poll.
+            // These apply only to polling workers.
             NotAdmitted::BadName | NotAdmitted::OtherTrade | NotAdmitted::Unfit(_) => Self::BadName,
         }
     }
 }
 
 impl Revoked {
-    /// For keys that are never taken back.
+    /// For keys that are never revoked.
     pub fn never() -> Self {
         Self(Box::pin(std::future::pending()))
     }
 }
 
 impl Notices {
-    /// Passes on the maintenance of the worker, now and whenever it changes. Ends with the store.
+    /// Sends the maintenance of the worker, now and after every change. Ends with the store.
     pub async fn follow(self, tell: impl Fn(Option<String>)) {
         let Some((rigs, worker)) = self.0 else {
             return std::future::pending().await;

@@ -10,7 +10,7 @@ use muster_process::intake::{MessageBudget, MessageRefused};
 #[derive(Debug)]
 pub struct MessageRoom {
     memory: Memory,
-    /// The unfinished message, and how many bytes of it are counted.
+    /// The incomplete message, with its counted bytes.
     unfinished: Option<(Transit, usize)>,
     /// Permits of messages that were read and not passed on.
     read: Vec<Room>,
@@ -30,7 +30,7 @@ impl MessageRoom {
         self.read.clear();
     }
 
-    /// Ready when the unfinished message has given way.
+    /// Ready when the incomplete message has lost its memory to others.
     pub fn poll_gave_way(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.unfinished {
             Some((transit, _)) => transit.poll_let_go(context),

@@ -74,14 +74,14 @@ use session::{Session, Welcome};
 use socket::Socket;
 use strangers::Strangers;
 
-/// Eagerly allocated for each socket, so small.
+/// Small, since each socket allocates it at once.
 const READ_BUFFER: usize = 4096;
-/// Several frames leave in one write.
+/// Several frames are sent in one write.
 const WRITE_BUFFER: usize = 16 << 10;
 
 #[derive(Debug, Clone)]
 pub struct WorkersSettings {
-    /// Names that lead to one model.
+    /// Aliases of models.
     pub names: Names,
     /// The store for workers' uploads.
     pub media: Option<Media>,
@@ -89,23 +89,23 @@ pub struct WorkersSettings {
     pub results: Option<Results>,
     /// Model names that are refused.
     pub retired_models: Vec<String>,
-    /// The first frame has to come in this time.
+    /// Timeout of the first frame.
     pub registration_patience: Duration,
     /// Budget for large messages, beside that of requests.
     pub memory: Memory,
-    /// An idle peer is pinged this often.
+    /// Interval of pings to an idle peer.
     pub ping_every: Duration,
-    /// A socket on which nothing at all was heard for so long is dead.
+    /// Timeout of a socket without any data.
     pub silence: Duration,
-    /// A socket that takes nothing for so long is dead.
+    /// Timeout of a blocked write.
     pub write_patience: Duration,
     /// How long jobs are held for a disconnected worker, as told to it. Dispatch has the same setting.
     pub grace: Duration,
-    /// A key that may submit requests may connect workers, too.
+    /// Keys for requests may connect workers, too.
     pub submit_keys_connect: bool,
 }
 
-/// Takes in workers' sockets. Clones are the same.
+/// Accepts sockets of workers. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Workers {
     switchboard: Switchboard,
@@ -155,7 +155,7 @@ impl Workers {
         Self::behind(gate, switchboard, settings)
     }
 
-    /// With any gate; usually [`Workers::new`].
+    /// With any gate; use [`Workers::new`] except in tests.
     pub fn behind(gate: Gate, switchboard: Switchboard, settings: WorkersSettings) -> Self {
         Self {
             switchboard,
@@ -167,12 +167,12 @@ impl Workers {
         }
     }
 
-    /// Which keys connect workers.
+    /// The scopes that allow a worker.
     pub fn connect_scopes(&self) -> ConnectScopes {
         self.settings.connect_scopes()
     }
 
-    /// The memory that large messages take.
+    /// The memory for large messages.
     pub fn memory(&self) -> &Memory {
         &self.settings.memory
     }
@@ -206,7 +206,7 @@ impl Workers {
         intake.set_allowance(Some(strangers::ALLOWANCE));
         let socket = WebSocketStream::from_raw_socket(intake, Role::Server, Some(config));
         let mut socket = Socket::new(socket.await, self.settings.clone());
-        // Boxed, because it is large and over long before the socket is.
+        // Boxed, because it is large and ends long before the socket.
         let farewell = match Box::pin(self.welcome(&mut socket, address)).await {
             Ok((guest, revoked)) => {
                 met(&guest.name);
@@ -358,7 +358,7 @@ impl Workers {
         }
     }
 
-    /// A session of another process is none of ours: its claims are answered with drops.
+    /// Claims of another process's session are dropped.
     fn resume(&self, resume: &link::Resume) -> Resume {
         let named = Uuid::parse_str(&resume.session).unwrap_or_default();
         let (process, session) = named.as_u64_pair();

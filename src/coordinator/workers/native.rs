@@ -10,7 +10,7 @@ use muster_protocol::openai::responses::ResponseReader;
 
 use super::wording;
 
-/// The reply of one raw job.
+/// Reads the reply of one raw job.
 #[derive(Debug)]
 pub struct NativeReply {
     reader: Box<dyn NativeReader>,
@@ -21,17 +21,17 @@ pub struct NativeReply {
 /// Most bytes of an event. The last event of a response repeats the request's instructions and tools.
 const LARGEST_EVENT: usize = 8 << 20;
 
-/// How the reply ended.
+/// The end of a raw reply.
 #[derive(Debug)]
 pub struct NativeOutcome {
     pub finish: Option<FinishReason>,
     pub usage: Option<Usage>,
-    /// Why the reply is no result.
+    /// Why the reply is invalid.
     pub failure: Option<Failure>,
 }
 
 impl NativeReply {
-    /// None for a format that is not raw.
+    /// `None` if the format is not raw.
     pub fn of(format: Formats) -> Option<Self> {
         let reader: Box<dyn NativeReader> = match format {
             Formats::ANTHROPIC => Box::new(MessageReader::default()),
@@ -54,7 +54,7 @@ impl NativeReply {
         events
     }
 
-    /// The reply of a worker that has streamed nothing.
+    /// The reply of a worker without streaming.
     pub fn read_whole(&mut self, done: &Done) -> Vec<Event> {
         let mut events = Vec::new();
         if let Some(reply) = &done.full_json {
@@ -90,8 +90,8 @@ impl NativeReply {
     }
 }
 
-/// The client's body with the model as its worker calls it and a limit of the output. Always streamed, so that every
-/// reply is read in the same way.
+/// The client's body with the worker's model name and an output limit. Always streamed, so that all replies are read in
+/// the same way.
 pub fn payload(native: &NativeBody, model: &str, max_tokens: u32) -> Map<String, Value> {
     let mut wanted = native.body.as_object().cloned().unwrap_or_default();
     wanted.insert("model".into(), json!(model));

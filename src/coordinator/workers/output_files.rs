@@ -1,4 +1,4 @@
-//! Files of jobs of workers on sockets: links to sources, a place to upload to, and the check of an upload.
+//! Files of jobs on socket workers: links to sources, an upload slot, and the check of an upload.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use muster_protocol::job::drawn::{Drawn, most_bytes};
 use muster_protocol::job::{self, Body, Failure, FailureKind, Job, MediaFile, SoundFormat};
 use muster_protocol::link::{MediaResult, UploadSlot};
 
-/// How long such links are good, as the public protocol says.
+/// Lifetime of such links in the public protocol.
 const UPLOADS: Duration = Duration::from_secs(900);
 const SOURCES: Duration = Duration::from_secs(3600);
 /// Retry interval while the media store is full. The worker gets no other job until then.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Letters of a digest.
+/// Hexadecimal digits of a digest.
 const DIGEST: usize = 64;
 
 const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
@@ -27,7 +27,7 @@ const NOT_NOW: Untold = Untold::NotNow { retry_after: AGAIN };
 pub enum Untold {
     /// No worker can get the job.
     Failed(Failure),
-    /// There is no room for the output, or the media store does not work: no fault of a worker or a client.
+    /// The disk is full or the media store is down: not the fault of a worker or a client.
     NotNow { retry_after: Duration },
 }
 
@@ -37,7 +37,7 @@ impl From<Failure> for Untold {
     }
 }
 
-/// The request with links to its sources, which the media store makes without waiting.
+/// The request with links to its sources; the media store creates them without waiting.
 pub fn linked<'a>(body: &'a Body, media: Option<&Media>) -> Result<Cow<'a, Body>, Untold> {
     let mut linked = Cow::Borrowed(body);
     if !body.sources().is_empty() {
@@ -71,7 +71,7 @@ pub fn slot(
     Ok((slot, key))
 }
 
-/// The check of an upload for this job; none of a job without one.
+/// The check of an upload for this job; `None` for jobs without uploads.
 pub fn check_of(job: &Job) -> Option<UploadCheck> {
     Some(match job.body.file()? {
         MediaFile::Image => UploadCheck::Image(Drawn::of(job)),
@@ -109,7 +109,7 @@ pub fn key_of(job: &Job, attempt: u32) -> Key {
     Key::new(Area::Results, job.id.0, attempt, kind)
 }
 
-/// The size and the length that an output has if it is as its job asks.
+/// Size and length that an output must have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputSettings {
     pub size: Option<(u32, u32)>,
@@ -129,7 +129,7 @@ impl OutputSettings {
     }
 }
 
-/// The upload, if the worker names just this one and its digest.
+/// The upload, if the worker reports exactly this one with a digest.
 pub fn brought(key: Key, settings: OutputSettings, results: &[MediaResult]) -> Option<job::Media> {
     let [only] = results else {
         return None;

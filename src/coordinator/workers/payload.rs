@@ -1,5 +1,5 @@
-//! A job as its worker's frames carry it: the neutral request for our own, chat or the client's own API for public ones,
-//! with the defaults public coordinators fill in.
+//! The body of a job for a worker's frame: the neutral request for our own workers, chat or the client's own API for
+//! public ones, with the defaults of public coordinators.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ fn unsupported() -> Failure {
     Failure::new(FailureKind::UnsupportedValue, message)
 }
 
-/// For public peers, in this format. The model is named as they call it.
+/// For public peers, in this format, with the peer's model name.
 pub fn public(
     job: &Job,
     request: &TextRequest,
@@ -91,7 +91,7 @@ fn chat(
     Ok(payload)
 }
 
-/// The client's own words, without its nulls.
+/// The client's own fields, without nulls.
 fn from_original(original: &Original) -> Map<String, Value> {
     let mut wanted = original.body.as_object().cloned().unwrap_or_default();
     wanted.retain(|_, value| !value.is_null());
@@ -119,7 +119,7 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
     for (key, value) in defaults {
         wanted.entry(key).or_insert(value);
     }
-    // A seed below zero comes back as it was: backends read 64 bits with a sign.
+    // A negative seed is sent as it was: backends read signed 64-bit numbers.
     let seed = seed(job, request).cast_signed();
     wanted.insert("seed".into(), json!(seed));
 }
@@ -127,15 +127,14 @@ fn fill_in(wanted: &mut Map<String, Value>, job: &Job, request: &TextRequest, co
 fn max_tokens(job: &Job, request: &TextRequest, context: u32) -> u32 {
     let most = output_room(context, job.limits.prompt_tokens);
     match request.max_tokens {
-        // The backend may refuse more than its context has room for.
+        // The backend may refuse an output limit beyond its context.
         Some(asked) if context != UNNAMED_CONTEXT => asked.min(most),
         Some(asked) => asked,
         None => most,
     }
 }
 
-/// The longest output of a job without a limit: the whole context where the worker named one, as far as the prompt leaves
-/// it.
+/// The output limit of a job without its own: the context minus the prompt, if the worker reported a context.
 pub fn output_room(context: u32, prompt_tokens: u32) -> u32 {
     if context == UNNAMED_CONTEXT {
         return MAX_TOKENS;
@@ -144,7 +143,7 @@ pub fn output_room(context: u32, prompt_tokens: u32) -> u32 {
     left.clamp(LEAST_TOKENS, MAX_TOKENS)
 }
 
-/// The client's, moved on for its further choices, or one of ours.
+/// The client's seed plus the number of the choice, or a random one.
 fn seed(job: &Job, request: &TextRequest) -> u64 {
     match request.sampling.seed {
         Some(seed) => seed.wrapping_add(u64::from(request.choice)),

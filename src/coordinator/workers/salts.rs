@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use muster_protocol::job::Job;
 
-/// Keyed by a secret of this process. A worker cannot tell accounts by their salts, and two workers cannot compare them.
+/// Keyed by a secret of this process: a worker cannot identify accounts by their salts, and two workers cannot compare
+/// them.
 #[derive(Debug, Clone, Default)]
 pub struct CacheSalts {
     secret: RandomState,

@@ -27,7 +27,7 @@ use muster_protocol::link::{
     Output, Payload, Ready, State, ToWorker, UploadSlot, VERSION,
 };
 
-/// A beat or a report is wanted this often.
+/// Interval of heartbeats and reports.
 const BEAT_SECS: u32 = 5;
 
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub struct Session {
     media: Option<Media>,
     salts: CacheSalts,
     jobs: HashMap<JobId, Running>,
-    /// A peer without `multi` takes the next frame for the ack of this job.
+    /// A peer without `multi` takes its next frame for the ack of this job.
     unacked: Option<JobId>,
-    /// Images that are to be looked at before dispatch hears of them.
+    /// Images to be checked before dispatch gets their frames.
     uploads: Vec<Upload>,
 }
 
@@ -70,16 +70,16 @@ struct Running {
 /// The result of an order.
 #[derive(Debug, PartialEq)]
 pub enum Told {
-    /// Written to the buffer that was given.
+    /// Written to the buffer.
     Written,
-    /// Not to be said to this peer, or not now.
+    /// Not for this peer, or not now.
     Nothing,
     /// The order cannot be sent: this input replaces it.
     Instead(Box<Instead>),
     Close(CloseReason),
 }
 
-/// A job this peer cannot be given.
+/// A job that this peer cannot get.
 #[derive(Debug, PartialEq)]
 pub struct Instead {
     pub job: JobId,
@@ -117,12 +117,12 @@ impl Session {
         self.id
     }
 
-    /// Whether an application ping may be sent.
+    /// Whether a ping frame may be sent.
     pub fn may_ping(&self) -> bool {
         !self.peer.is_public() || (self.jobs.is_empty() && self.unacked.is_none())
     }
 
-    /// Whether it may have something to say about a job.
+    /// Whether frames about jobs may arrive.
     pub fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
@@ -204,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    /// Appends the frame of an order to `out`.
+    /// Writes the frame of an order to `out`.
     pub fn tell(&mut self, order: Order, out: &mut String) -> Told {
         let frame = match order {
             Order::Offer(offer) => return self.offer(&offer, out),
@@ -260,14 +260,14 @@ impl Session {
         if events.is_empty() {
             inputs.push(self.frame(about, Said::Alive));
         }
-        // Several deltas in a frame are numbered from the frame's number.
+        // Several events of one frame have consecutive numbers.
         for (step, event) in (0..).zip(events) {
             let seq = about.seq.map(|seq| seq.saturating_add(step));
             inputs.push(self.frame(About { seq, ..about }, Said::Event(event)));
         }
     }
 
-    /// An event of the worker's inference server; it means nothing in a job of another format.
+    /// A raw event of the worker's inference server, ignored for jobs of other formats.
     fn raw(&mut self, about: About, data: &str, inputs: &mut Vec<Input>) {
         let running = self.jobs.get_mut(&about.job);
         let native = running.and_then(|running| running.native.as_mut());
@@ -309,7 +309,7 @@ impl Session {
             inputs.push(done);
             return;
         };
-        // The number of the frame is for its last event.
+        // The frame's number goes to its last event.
         let unnumbered = About { seq: None, ..about };
         let media = self.frame(unnumbered, Said::Event(Event::Media(media)));
         self.uploads.push(Upload {
@@ -349,7 +349,7 @@ impl Session {
         std::mem::take(&mut self.uploads)
     }
 
-    /// From workers that do not stream.
+    /// For workers without streaming.
     fn whole_output(&self, done: &Done, inputs: &mut Vec<Input>) {
         let texts = [
             (Channel::Reasoning, &done.full_reasoning),
@@ -436,7 +436,7 @@ impl Session {
         })
     }
 
-    /// With links to its sources, and a place for its file.
+    /// With links to its sources and an upload slot.
     fn payload(
         &self,
         offer: &Offer,
@@ -501,7 +501,7 @@ impl Session {
         Told::Written
     }
 
-    /// A worker obeys its owner alone where memory is concerned.
+    /// Only its owner may control a worker's memory.
     fn is_owners(&self, job: &Job) -> bool {
         let (owner, account) = (self.welcome.owner, job.account);
         !self.peer.is_public() && owner == account && account != AccountId::ANONYMOUS
@@ -530,7 +530,7 @@ impl Session {
         }
     }
 
-    /// A sign of life that says nothing.
+    /// A sign of life without data.
     pub fn alive(&self) -> Input {
         Input::Heard { session: self.id }
     }

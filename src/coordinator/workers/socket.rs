@@ -27,7 +27,7 @@ use crate::switchboard::{Order, Orders};
 use muster_process::intake::Intake;
 use muster_protocol::link::{LARGEST_FRAME, PUBLIC_FRAME, ToWorker};
 
-/// Frames read, or words in them, before they are handed over.
+/// Limit of frames, or of their pieces, per read.
 const READ_AT_ONCE: usize = 128;
 /// How long a peer may take to read its close frame.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -37,14 +37,14 @@ pub struct Socket<S> {
     settings: Arc<WorkersSettings>,
 }
 
-/// The conversation with one worker.
+/// The connection of one worker.
 struct Conversation<'a, S> {
     socket: &'a mut Socket<S>,
     session: Session,
     uploads: Uploads,
     orders: Arc<Orders>,
     negotiates: bool,
-    /// Orders that the socket had no room for.
+    /// Orders that wait for the socket.
     waiting: VecDeque<Order>,
     /// Inputs to pass on.
     inputs: Vec<Input>,
@@ -68,7 +68,7 @@ where
         Self { stream, settings }
     }
 
-    /// The text of the first frame that has one.
+    /// The text of the first text frame.
     pub async fn first_frame(&mut self) -> Result<Utf8Bytes, Farewell> {
         loop {
             match self.stream.next().await {
@@ -130,7 +130,7 @@ where
         }
     }
 
-    /// Says the last words, as far as the peer still reads.
+    /// Sends the last frames, as far as the peer still reads.
     pub async fn leave(mut self, farewell: Farewell) {
         let (close, why) = match farewell {
             Farewell::Silently => {
@@ -167,7 +167,7 @@ impl<S> Conversation<'_, S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Ready when there is something to hand over, or with the end.
+    /// Ready with new inputs, or with the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Ended>> {
         let end = self
             .read(context)
@@ -202,7 +202,7 @@ where
                 Poll::Ready(None) => return Some(Ended::silently("the connection ended")),
             }
         }
-        // There may be more, and others have their turn first.
+        // There may be more, but other tasks get a turn first.
         context.waker().wake_by_ref();
         None
     }
@@ -211,7 +211,7 @@ where
         self.socket.stream.get_mut()
     }
 
-    /// Only a job has large frames.
+    /// Without jobs, no large frames are expected.
     fn set_limit(&mut self) {
         let limit = match self.session.has_jobs() {
             true => LARGEST_FRAME,
@@ -285,7 +285,7 @@ where
             Told::Close(reason) => return Some(Ended::by_dispatch(reason, self.negotiates)),
             Told::Written => {
                 self.set_limit();
-                // The text of a whole frame is handed over; a small buffer is as good for the next one.
+                // The text is moved into the frame; the next one starts with a new buffer.
                 let text = std::mem::take(&mut self.frame);
                 if let Err(error) = self.send(Message::text(text)) {
                     return Some(Ended::unwritable(&error));
@@ -303,7 +303,7 @@ where
         self.frame.clear();
         if self.session.tell(Order::Drain { within }, &mut self.frame) == Told::Written {
             let text = std::mem::take(&mut self.frame);
-            // A peer that is gone needs no farewell.
+            // A closed connection needs no close frame.
             let _ = self.send(Message::text(text));
         }
         Ended::stopping()
@@ -372,7 +372,7 @@ where
         Ok(())
     }
 
-    /// The pause until the next ping begins anew.
+    /// Resets the time until the next ping.
     fn rest(&mut self) {
         let next = Instant::now() + self.socket.settings.ping_every;
         self.alarm.as_mut().reset(next);

@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 
 /// With the longest first message each, 64 MiB.
 const MOST: usize = 1024;
-/// The longest first message. Public workers send some hundred bytes.
+/// Limit of the first message. Public workers send some hundred bytes.
 pub const FIRST_MESSAGE: usize = 64 << 10;
 /// Bytes of the first message, its frames and some pings.
 pub const ALLOWANCE: usize = FIRST_MESSAGE + (4 << 10);
 
-/// Clones are the same.
+/// Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Strangers(Arc<Mutex<Present>>);
 
@@ -28,7 +28,7 @@ struct Present {
     known: BTreeSet<u64>,
 }
 
-/// The place of one, until it is dropped.
+/// The slot of one socket, until dropped.
 #[derive(Debug)]
 pub struct Stranger {
     all: Strangers,
@@ -72,7 +72,7 @@ impl Stranger {
         was_silent
     }
 
-    /// Returns when its place was given to another.
+    /// Returns when the slot was given to another socket.
     pub async fn dismissed(&self) {
         self.dismissed.notified().await;
     }

@@ -25,7 +25,7 @@ pub struct Upload {
     pub otherwise: Frame,
 }
 
-/// A media store that is restarted is waited for: the work of its worker would be lost.
+/// Uploads wait for a restarting media store: otherwise the work would be lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(2);
 

@@ -1,4 +1,4 @@
-//! Small translations between frames and the neutral words.
+//! Conversions between frames and neutral types.
 
 use crate::dispatch;
 use crate::media::MediaType;
@@ -11,7 +11,7 @@ const LONGEST_MESSAGE: usize = 500;
 const MOST_GPUS: usize = 16;
 const LONGEST_NAME: usize = 100;
 
-/// A worker's `error`. Whose fault it was is believed as far as a worker can know it.
+/// A worker's `error`. The claimed fault is trusted as far as a worker can know.
 pub fn failure(error: &ErrorFrame) -> Failure {
     let kind = match error.code {
         Some(code) if can_say(code) => code,
@@ -28,7 +28,7 @@ pub fn failure(error: &ErrorFrame) -> Failure {
     Failure::new(kind, message.to_owned())
 }
 
-/// In the words of the inference servers that public workers stand for: vLLM and OpenAI's, llama.cpp, SGLang.
+/// In the wording of common inference servers: vLLM and OpenAI's, llama.cpp, SGLang.
 fn is_overflow(message: &str) -> bool {
     const WORDS: [&str; 4] = [
         "maximum context length",
@@ -73,7 +73,7 @@ pub fn preview(bytes: Vec<u8>) -> Option<Event> {
     })
 }
 
-/// A worker's cards, as far as they are worth showing.
+/// A worker's GPUs, limited to useful data.
 pub fn gpus(said: &[GpuState]) -> Vec<GpuState> {
     let one = |gpu: &GpuState| GpuState {
         name: shortened(&gpu.name, LONGEST_NAME).to_owned(),

@@ -26,7 +26,7 @@ fn facts(job: &Arc<Job>, outcome: Outcome) -> Facts {
     }
 }
 
-/// From when the store is asked to settle it.
+/// Lifetime after a request for settlement.
 fn lives_until(outcome: Outcome) -> UnixMillis {
     let mut job = job("hello");
     (job.durable, job.limits.life) = (true, Some(LIFE));

@@ -125,7 +125,7 @@ async fn a_worker_whose_session_ends_while_its_result_is_written_down_hears_what
     assert_eq!(receipt, Receipt::Taken(Kudos(7)));
 }
 
-/// Returns when everything said before has been heard.
+/// Returns after all earlier messages were handled.
 async fn come_in(board: &Switchboard) -> Option<Popped> {
     ask(board, board.next_session(), None).await
 }

@@ -1,4 +1,4 @@
-//! A request for an image.
+//! An image request.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
-//! Requests for media in the flat keys of the public protocol, one file for each kind. Which noise schedule is used is for
-//! the worker to decide; the protocol has no word for it.
+//! Media requests in the flat fields of the public protocol, one file per kind. The worker chooses the noise schedule,
+//! for which the protocol has no field.
 
 mod image;
 mod music;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use muster_protocol::job::{Body, Failure, FailureKind};
 
-/// Dispatch offers no other media to workers of the public protocol.
+/// Dispatch offers no other media to public workers.
 pub fn of(body: &Body, model: &str) -> Result<Map<String, Value>, Failure> {
     let mut keys = match body {
         Body::Image(request) => image::keys(request, model),

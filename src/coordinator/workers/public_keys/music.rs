@@ -1,10 +1,10 @@
-//! A request for music.
+//! A music request.
 
 use serde_json::{Map, Value, json};
 
 use muster_protocol::job::MusicRequest;
 
-/// The steps that public coordinators fill in.
+/// The default of public coordinators.
 const STEPS: u32 = 8;
 
 pub fn keys(music: &MusicRequest) -> Map<String, Value> {

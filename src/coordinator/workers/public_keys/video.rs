@@ -1,4 +1,4 @@
-//! A request for a video.
+//! A video request.
 
 use serde_json::{Map, Value, json};
 
