@@ -8,11 +8,13 @@
 //! | `sheet` | frames side by side as one of them |
 //! | `animation` | animated WebP |
 //! | `track` | the track of a stranger's MP4 |
+//! | `key_frame` | whether one of its key frames holds a picture |
 //!
 //! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
 
 mod animation;
 mod color;
+mod key_frame;
 mod planes;
 mod sheet;
 mod stills;

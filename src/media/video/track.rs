@@ -1,6 +1,8 @@
 //! The video track of an MP4 from a stranger: its size, frames and length as the tables say, all frames inside of the file,
 //! and a key frame that holds a picture. No frame is decoded.
 
+use super::key_frame::Codec;
+
 /// A video track.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VideoTrack {
@@ -25,6 +27,10 @@ pub enum TrackError {
     TooManyFrames(u64),
     #[error("frame {0} is not inside of the file")]
     Outside(u32),
+    #[error(
+        "the frames are in an unknown codec, {0}; H.264, H.265, AV1, VP9, VP8, MPEG-4 part 2 and JPEG are taken"
+    )]
+    UnknownCodec(String),
     #[error("no key frame of the video holds a picture")]
     NoKeyFrame,
 }
@@ -34,8 +40,6 @@ const MOST_FRAMES: u32 = 216_000;
 const MOST_TRACKS: usize = 16;
 /// Key frames that are looked at for a picture.
 const LOOKED_AT: usize = 8;
-/// Bytes of the smallest picture: a macroblock of one color takes some with its headers.
-const LEAST_PICTURE_BYTES: usize = 8;
 /// From the start of a description of frames to the boxes inside of it.
 const VISUAL_ENTRY_BYTES: usize = 78;
 
@@ -98,11 +102,9 @@ fn inside(bytes: &[u8], name: [u8; 4]) -> Option<&[u8]> {
 /// What a track says about its frames.
 struct Tables<'a> {
     timescale: u32,
-    codec: [u8; 4],
+    codec: Codec,
     width: u32,
     height: u32,
-    /// The settings of the decoder.
-    setup: &'a [u8],
     frames: u32,
     /// In units of the time scale.
     length: u64,
@@ -136,6 +138,9 @@ impl<'a> Tables<'a> {
         let entry = inside(table, *b"stsd").and_then(|description| description.get(8..));
         let entry = entry.and_then(|entries| Boxes(entries).next());
         let entry = entry.ok_or(missing("description of its frames"))?;
+        let setup = entry.content.get(VISUAL_ENTRY_BYTES..).unwrap_or_default();
+        let codec = Codec::of(entry.name, |name| inside(setup, name))
+            .ok_or_else(|| TrackError::UnknownCodec(entry.name.escape_ascii().to_string()))?;
         let side = |at| array(entry.content, at).map(u16::from_be_bytes);
         let (width, height) = side(24).zip(side(26)).ok_or(missing("size"))?;
         if width == 0 || height == 0 {
@@ -160,10 +165,9 @@ impl<'a> Tables<'a> {
         };
         Ok(Self {
             timescale: timescale.ok_or(missing("time scale"))?,
-            codec: entry.name,
+            codec,
             width: width.into(),
             height: height.into(),
-            setup: entry.content.get(VISUAL_ENTRY_BYTES..).unwrap_or_default(),
             frames,
             length,
             sizes,
@@ -204,7 +208,7 @@ impl<'a> Tables<'a> {
             };
             if is_key && !has_picture && looked_at < LOOKED_AT {
                 looked_at += 1;
-                has_picture = self.holds_picture(bytes);
+                has_picture = self.codec.holds_picture(bytes);
             }
         }
         match has_picture {
@@ -240,31 +244,6 @@ impl<'a> Tables<'a> {
             at = at.checked_add(size)?;
             Some(place)
         })
-    }
-
-    /// Whether a key frame has what its codec needs of one.
-    fn holds_picture(&self, frame: &[u8]) -> bool {
-        /// Slices of a picture that needs no other.
-        const H264_KEY: u8 = 5;
-        const H265_KEYS: std::ops::RangeInclusive<u8> = 16..=21;
-        let setup = |name| inside(self.setup, name);
-        let is_picture = |kind: bool, unit: &[u8]| {
-            kind && unit.len() >= LEAST_PICTURE_BYTES && unit[2..].iter().any(|byte| *byte != 0)
-        };
-        match &self.codec {
-            b"avc1" | b"avc3" => {
-                let length = setup(*b"avcC").and_then(|setup| setup.get(4));
-                let length = length.map_or(4, |byte| usize::from(byte & 3) + 1);
-                units(frame, length).any(|unit| is_picture(unit[0] & 31 == H264_KEY, unit))
-            }
-            b"hvc1" | b"hev1" => {
-                let length = setup(*b"hvcC").and_then(|setup| setup.get(21));
-                let length = length.map_or(4, |byte| usize::from(byte & 3) + 1);
-                units(frame, length)
-                    .any(|unit| is_picture(H265_KEYS.contains(&(unit[0] >> 1 & 63)), unit))
-            }
-            _ => is_picture(true, frame),
-        }
     }
 }
 
@@ -323,20 +302,6 @@ fn rows(table: &[u8], at: usize, bytes_each: usize) -> Option<&[u8]> {
     table.get(begin..begin.checked_add(count.checked_mul(bytes_each)?)?)
 }
 
-/// The units of a frame, each with its length before it. None is empty.
-fn units(frame: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
-    let mut rest = frame;
-    std::iter::from_fn(move || {
-        let head = rest.get(..length_bytes)?;
-        let length = head
-            .iter()
-            .fold(0, |length, byte| length << 8 | usize::from(*byte));
-        let unit = rest.get(length_bytes..length_bytes.checked_add(length)?)?;
-        rest = &rest[length_bytes + length..];
-        (!unit.is_empty()).then_some(unit)
-    })
-}
-
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_be_bytes)
 }
@@ -372,6 +337,45 @@ mod tests {
         let found = track(&film(20)).unwrap();
         assert_eq!((found.width, found.height, found.frames), (64, 48, 20));
         assert!((found.seconds - 2.5).abs() < 0.01, "{}", found.seconds);
+    }
+
+    /// Files of public encoders, by `samples/generate.py`.
+    const SAMPLES: [(&str, &[u8]); 6] = [
+        ("avc1", include_bytes!("samples/h264.mp4")),
+        ("hev1", include_bytes!("samples/h265.mp4")),
+        ("av01", include_bytes!("samples/av1.mp4")),
+        ("vp09", include_bytes!("samples/vp9.mp4")),
+        ("mp4v", include_bytes!("samples/mpeg4.mp4")),
+        ("mp4v with JPEG", include_bytes!("samples/jpeg.mp4")),
+    ];
+
+    #[test]
+    fn videos_of_other_encoders_say_what_they_are() {
+        for (codec, file) in SAMPLES {
+            let found = track(file).unwrap_or_else(|error| panic!("{codec}: {error}"));
+            assert_eq!((found.width, found.height, found.frames), (64, 48, 4));
+            assert!(
+                (found.seconds - 0.5).abs() < 0.01,
+                "{codec}: {}",
+                found.seconds
+            );
+        }
+    }
+
+    /// Bytes that are set but no frames of the codec, and a codec without a name.
+    #[test]
+    fn frames_of_no_codec_are_no_pictures() {
+        for (codec, file) in SAMPLES {
+            let mut file = file.to_vec();
+            let data = file.windows(4).position(|name| name == b"mdat").unwrap();
+            let length = u32::from_be_bytes(file[data - 4..data].try_into().unwrap());
+            file[data + 4..data - 4 + length as usize].fill(0xa7);
+            assert_eq!(track(&file), Err(TrackError::NoKeyFrame), "{codec}");
+            let description = file.windows(4).position(|name| name == b"stsd").unwrap();
+            file[description + 16..][..4].copy_from_slice(b"XVID");
+            let unknown = TrackError::UnknownCodec("XVID".to_owned());
+            assert_eq!(track(&file), Err(unknown), "{codec}");
+        }
     }
 
     #[test]
