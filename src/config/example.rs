@@ -1,8 +1,8 @@
 //! `worker.example.toml`: every setting with its default and why one would change it, written from the declarations.
 
 use super::{
-    AliasConfig, CoordinatorConfig, EngineConfig, HubConfig, MediaConfig, ModelsConfig,
-    OwnerConfig, PriceConfig, ServeConfig, Setting, UpstreamSettings, WorkerConfig,
+    AliasConfig, ClusterConfig, CoordinatorConfig, EngineConfig, HubConfig, MediaConfig,
+    ModelsConfig, OwnerConfig, PriceConfig, ServeConfig, Setting, UpstreamSettings, WorkerConfig,
 };
 
 const PREFACE: &str = "\
@@ -25,6 +25,7 @@ pub fn example() -> String {
         ("[owner]", OwnerConfig::ABOUT, OwnerConfig::SETTINGS),
         ("[serve]", ServeConfig::ABOUT, ServeConfig::SETTINGS),
         ("[serve.media]", MediaConfig::ABOUT, MediaConfig::SETTINGS),
+        ("[cluster]", ClusterConfig::ABOUT, ClusterConfig::SETTINGS),
         (
             "# [[serve.price]]",
             PriceConfig::ABOUT,

@@ -15,6 +15,7 @@
 
 mod alias;
 mod choice;
+mod cluster;
 mod coordinator;
 mod document;
 mod engine;
@@ -43,6 +44,7 @@ mod value;
 mod worker;
 
 pub use alias::AliasConfig;
+pub use cluster::ClusterConfig;
 pub use coordinator::{CoordinatorConfig, CoordinatorKind};
 pub use engine::{DeviceSetting, EngineConfig, KvCacheSetting, SpeculationSetting};
 pub use example::example;
@@ -78,6 +80,7 @@ pub struct Config {
     pub owner: OwnerConfig,
     pub serve: ServeConfig,
     pub media: MediaConfig,
+    pub cluster: ClusterConfig,
     pub prices: Vec<PriceConfig>,
     pub aliases: Vec<AliasConfig>,
     pub upstreams: Vec<UpstreamConfig>,
@@ -111,7 +114,7 @@ impl Loaded {
 }
 
 /// The sections that stand once in a file.
-pub fn sections() -> [&'static [Setting]; 7] {
+pub fn sections() -> [&'static [Setting]; 8] {
     [
         WorkerConfig::SETTINGS,
         ModelsConfig::SETTINGS,
@@ -120,6 +123,7 @@ pub fn sections() -> [&'static [Setting]; 7] {
         OwnerConfig::SETTINGS,
         ServeConfig::SETTINGS,
         MediaConfig::SETTINGS,
+        ClusterConfig::SETTINGS,
     ]
 }
 
@@ -154,6 +158,12 @@ impl Config {
         let owner = OwnerConfig::read(reader);
         let serve = ServeConfig::read_whole(reader);
         let media = MediaConfig::read_whole(reader);
+        let cluster = ClusterConfig::read(reader);
+        if let (Some(cluster), Some(serve), Some(media)) = (&cluster, &serve, &media)
+            && let Some(problem) = cluster.problem(serve, media)
+        {
+            reader.problem_about("cluster.address", problem);
+        }
         let prices = reader.each(PriceConfig::SECTION, PriceConfig::read_one);
         if let Some(name) = prices.as_deref().and_then(price::priced_twice) {
             reader.problem_about(
@@ -183,6 +193,7 @@ impl Config {
             owner: owner?,
             serve: serve?,
             media: media?,
+            cluster: cluster?,
             prices: prices?,
             aliases: aliases?,
             upstreams: upstreams?,

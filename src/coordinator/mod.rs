@@ -3,6 +3,7 @@
 //! | folder | contents |
 //! | --- | --- |
 //! | `start` | from settings to a running coordinator, and its shutdown |
+//! | `front` | the listener: a page during startup, this coordinator, or the leader of its cluster |
 //! | [`http`] | the APIs: every URL, permissions, requests to jobs and events to replies |
 //! | [`names`] | the names of a model |
 //! | [`state`], [`error`] | the state of request handlers; errors for clients |
@@ -68,6 +69,7 @@ pub mod egress;
 pub mod erasure;
 pub mod error;
 mod file_id;
+mod front;
 pub mod http;
 pub mod kudos;
 pub mod leadership;
@@ -102,4 +104,5 @@ mod turns;
 pub mod webhooks;
 pub mod workers;
 
+pub use front::ClusterSettings;
 pub use start::{Coordinator, Settings, StartError, TlsFiles};

@@ -16,9 +16,10 @@ use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
 use super::erasure::{ErasureParts, Erasures};
+use super::front::{ClusterSettings, Front, Serving};
 use super::http;
 pub use super::http::serve::TlsFiles;
-use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError, serve};
+use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError};
 use super::kudos::{Aside, Settlement};
 use super::leadership::Leadership;
 use super::local_models::{LocalModels, LocalModelsSlot};
@@ -66,6 +67,8 @@ pub struct Settings {
     pub retention: Duration,
     /// Reads the sounds and videos of strangers.
     pub reader: Reader,
+    /// None where a coordinator that does not lead answers nothing.
+    pub cluster: Option<ClusterSettings>,
 }
 
 /// Why a coordinator did not start: for its operator to mend.
@@ -88,6 +91,15 @@ pub enum StartError {
         "refusing to listen on {0}: other machines can reach this address and development mode lets every caller act as any account"
     )]
     Exposed(SocketAddr),
+    #[error(
+        "the clock of this machine is {} s {} that of {database}, at most 1 s is allowed in a cluster: let a time service such as chrony set both",
+        .ahead_millis.unsigned_abs() as f64 / 1000.0,
+        if *.ahead_millis > 0 { "ahead of" } else { "behind" }
+    )]
+    Clock {
+        ahead_millis: i64,
+        database: Location,
+    },
     #[error("choosing the administrator failed: {0}")]
     NoAdministrator(NoAdministrator),
     #[error(transparent)]
@@ -148,22 +160,27 @@ impl Coordinator {
         let certificates = settings.tls.map(open).transpose()?;
         let tls = certificates.as_ref().map(Certificates::tls);
         let (listener, address) = listen(settings.listen).await?;
-        let until_started = Tasks::default();
-        let _ends_it = until_started.stopping().drop_guard();
         let connections = Connections {
             most_of_household: settings.connections_per_address,
             ..Connections::behind(&settings.doors.trusted_proxies)
         };
-        let (listener, first) = twice(listener).map_err(|cause| StartError::Listen {
-            address: settings.listen,
-            cause,
-        })?;
-        let starting = http::starting(condition.clone());
-        let starting = (starting, tls.clone(), connections.clone());
-        serve(first, starting.0, starting.1, starting.2, &until_started);
-        let waiting = || condition.enter(Phase::Standby);
-        let leadership = lead(&settings.database, waiting, tasks).await?;
-        condition.enter(Phase::Starting);
+        let has_tls = tls.is_some();
+        let serving = Serving { tls, connections };
+        let front = match settings.cluster {
+            None => Front::alone(listener, serving, condition.clone()).map_err(|cause| {
+                StartError::Listen {
+                    address: settings.listen,
+                    cause,
+                }
+            })?,
+            Some(cluster) => {
+                let shared = (&settings.database, &settings.secret);
+                let condition = condition.clone();
+                Front::in_cluster(listener, serving, condition, cluster, shared, tasks).await?
+            }
+        };
+        let leadership = lead(&settings.database, |leader| front.follow(leader), tasks).await?;
+        front.elected();
         let store = Store::open_as(leadership.clone(), &settings.database, tasks).await?;
         let accounts = Accounts::open(store.clone(), &settings.secret, tasks).await?;
         // Shown once, so it is made when little is left that could fail.
@@ -177,9 +194,7 @@ impl Coordinator {
         let books = books(&store, &accounts, prices.clone(), trust_after, notes);
         let links = Links {
             secret: accounts.derived_secret("links to media"),
-            base: settings
-                .public_url
-                .unwrap_or_else(|| url(tls.is_some(), address)),
+            base: settings.public_url.unwrap_or_else(|| url(has_tls, address)),
         };
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
@@ -208,9 +223,10 @@ impl Coordinator {
         let workers = doors.workers.clone();
         let live_settings = doors.settings.clone();
         let router = http::router(doors);
-        // Both listeners share a socket: a connection accepted by the first one now would get a 503.
-        until_started.stop(HANDED_OVER).await;
-        let household_limit = serve(listener, router, tls, connections, tasks);
+        let epoch = leadership.epoch();
+        let household_limit = front
+            .answer(router, epoch, &settings.database, tasks)
+            .await?;
         if let Some(certificates) = &certificates {
             certificates.watch(tasks);
         }
@@ -416,8 +432,6 @@ pub async fn doors(
     })
 }
 
-/// Replies to clients that came before the start, until the router takes over.
-const HANDED_OVER: Duration = Duration::from_secs(1);
 /// Settlements, ends of streams and closing frames, when every job has ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -482,7 +496,7 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
 }
 
 /// Two handles of one socket: the second answers until the first is served.
-fn twice(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
+pub(super) fn twice(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
     let listener = listener.into_std()?;
     let other = listener.try_clone()?;
     Ok((

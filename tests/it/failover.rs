@@ -22,13 +22,13 @@ const TAKEOVER: Duration = Duration::from_millis(1500);
 const SECRET: &str = "a secret of 32 characters and more";
 
 /// A PostgreSQL of this test's own.
-struct Server {
+pub struct Server {
     folder: TempDir,
 }
 
 impl Server {
     /// The server runs as another user when the test is root's.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let folder = tempfile::Builder::new().permissions(readable).tempdir();
         Self {
@@ -37,7 +37,7 @@ impl Server {
     }
 
     /// Its address.
-    fn start(&self) -> String {
+    pub fn start(&self) -> String {
         self.run("start")
     }
 

@@ -86,7 +86,7 @@ impl Service {
         process
     }
 
-    fn workers(&self) -> Vec<String> {
+    pub fn workers(&self) -> Vec<String> {
         let page = curl(&["-s", &format!("{}/v1/workers", self.url)]);
         let page: Value = serde_json::from_str(&page).unwrap();
         let names = page["workers"].as_array().unwrap().iter();
@@ -103,7 +103,7 @@ impl Service {
     }
 
     /// A long story, the same for the same seed wherever it is told.
-    fn story(&self, seed: u64, streaming: bool) -> Command {
+    pub fn story(&self, seed: u64, streaming: bool) -> Command {
         self.chat(&json!({
             "model": "demo-text", "stream": streaming, "seed": seed, "temperature": 1.2, "max_tokens": 700,
             "logit_bias": { "1": -100, "2": -100, "3": -100 },
@@ -132,7 +132,7 @@ impl Service {
     }
 
     /// The story in one piece.
-    fn told(&self, seed: u64) -> String {
+    pub fn told(&self, seed: u64) -> String {
         let reply = self.reply(self.story(seed, false));
         let content = reply["choices"][0]["message"]["content"].as_str();
         content.unwrap_or_else(|| panic!("{reply}")).to_owned()

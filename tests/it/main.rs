@@ -17,6 +17,7 @@ mod chat;
 #[cfg(feature = "coordinator")]
 mod chat_over_socket;
 mod cli;
+mod cluster;
 #[cfg(feature = "coordinator")]
 mod clients;
 mod config;

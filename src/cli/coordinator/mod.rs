@@ -47,6 +47,8 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
         let settings = make(reload.config())?;
         let starting = Coordinator::start(settings, &tasks);
         let Some(started) = stay.unless_told(starting).await else {
+            // Requests that a follower has passed on to the leader.
+            stay.ending(reload.config().worker.drain, &tasks).await;
             return Ok(());
         };
         let coordinator = started?;
@@ -138,6 +140,7 @@ impl From<StartError> for Failure {
             StartError::Unguarded(_) => {
                 Self::new(Exit::BadConfiguration, error).hint("`worker key create` creates a key")
             }
+            StartError::Clock { .. } => Self::new(Exit::Unavailable, error),
             StartError::Exposed(_) => Self::new(Exit::BadConfiguration, error)
                 .hint("use `--dev` with a loopback address such as 127.0.0.1:7010"),
             StartError::Media(MediaError::Folder(_)) => Self::new(Exit::CannotWrite, error),

@@ -15,7 +15,7 @@ use crate::coordinator::responses::StoreResponses as Stored;
 use crate::coordinator::rigs::Quotas;
 use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
-use crate::coordinator::{Settings, TlsFiles, dispatch, kudos};
+use crate::coordinator::{ClusterSettings, Settings, TlsFiles, dispatch, kudos};
 use crate::protocol::job::Kudos;
 use crate::protocol::openai::chat::IgnoredFields;
 use crate::reader::Reader;
@@ -99,6 +99,10 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             ..DoorSettings::default()
         },
         reader: Reader::default(),
+        cluster: config
+            .cluster
+            .address()
+            .map(|address| ClusterSettings { address }),
         dispatch: dispatch::Settings {
             queue_limit: serve.queue,
             keyless: Some(ANONYMOUS),

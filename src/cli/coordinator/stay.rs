@@ -9,6 +9,7 @@ use crate::cli::Failure;
 use crate::config::show_duration;
 use crate::coordinator::switchboard::Drained;
 use crate::daemon::{Signal, Signals};
+use crate::tasks::Tasks;
 
 pub struct Stay {
     signals: Signals,
@@ -46,6 +47,17 @@ impl Stay {
                 info!("stopped during startup");
                 None
             }
+        }
+    }
+
+    /// Ends the tasks of a coordinator that has no jobs of its own, unless a second signal comes.
+    pub async fn ending(&mut self, grace: Duration, tasks: &Tasks) {
+        tokio::select! {
+            has_ended = tasks.stop(grace) => if !has_ended {
+                let grace = show_duration(grace);
+                warn!("stopped after {grace} with unfinished responses of the leading coordinator");
+            },
+            () = self.signals.stop() => warn!("stopped at once on a second signal"),
         }
     }
 

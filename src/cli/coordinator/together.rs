@@ -140,6 +140,11 @@ async fn start(
     root: &Root,
     tasks: &Tasks,
 ) -> Result<Started, Failure> {
+    if config.cluster.address.is_some() {
+        let error = "`worker up` is for one machine, and cluster.address is set";
+        return Err(Failure::new(Exit::BadConfiguration, error)
+            .hint("start the coordinators of a cluster with `worker serve`"));
+    }
     let coordinator = Coordinator::start(settings::of(config)?, tasks).await?;
     let key = key::of_this_machine(&config.worker.data_dir, &coordinator).await?;
     coordinator.accounts().serve_own_user(&key);

@@ -39,7 +39,7 @@ pub use means::Means;
 pub use roles::{Rank, Roles};
 pub use scopes::Scopes;
 pub use seal::{Seal, Sealed};
-pub use server_secret::{OpenError, SecretError, SecretSource};
+pub use server_secret::{OpenError, SecretError, SecretSource, cluster_secret};
 pub use thoughts::Thoughts;
 
 use std::collections::HashSet;

@@ -59,6 +59,7 @@ pub enum OpenError {
 
 const SHORTEST: usize = 32;
 const CHECKED: &str = "check of the server secret";
+const IN_CLUSTER: &str = "requests between coordinators";
 /// Name of the file in the data folder if the database is on a server.
 const FILE: &str = "coordinator.secret";
 
@@ -122,6 +123,24 @@ pub async fn open(source: &SecretSource, store: &Store) -> Result<Hasher, OpenEr
         );
     }
     Ok(hasher)
+}
+
+/// What the coordinators of one cluster know alone. `check` is that of the database, if it has one yet.
+pub fn cluster_secret(
+    source: &SecretSource,
+    check: Option<String>,
+) -> Result<[u8; 32], SecretError> {
+    let state = SecretState {
+        check,
+        in_database: None,
+    };
+    let hasher = Hasher::new(&source.text(&state)?);
+    match state.check {
+        Some(check) if check != hasher.digest(CHECKED).to_string() => {
+            Err(SecretError::Other(source.clone()))
+        }
+        _ => Ok(hasher.digest(IN_CLUSTER).bytes()),
+    }
 }
 
 fn read(file: &Path) -> Result<Option<String>, SecretError> {

@@ -89,7 +89,7 @@ pub async fn starting(State(condition): State<Condition>) -> Response {
     unavailable(&json!({ "status": status }))
 }
 
-fn unavailable(body: &Value) -> Response {
+pub fn unavailable(body: &Value) -> Response {
     let mut response = reply::with_status(StatusCode::SERVICE_UNAVAILABLE, body);
     let wait = usual_wait(FailureKind::ShuttingDown).as_secs();
     response.headers_mut().insert(RETRY_AFTER, wait.into());

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -12,10 +13,13 @@ use crate::media::Media;
 use crate::storage::Store;
 use crate::switchboard::{BUCKETS, Figures, Histogram, Switchboard};
 
+use super::cluster::NodeFigures;
+
 pub async fn show(
     State(board): State<Switchboard>,
     (State(store), State(media)): (State<Store>, State<Media>),
     State(condition): State<Condition>,
+    node: Option<Extension<NodeFigures>>,
 ) -> impl IntoResponse {
     let mut page = page(&board.figures(), board.overview().models.len());
     put_condition(
@@ -24,8 +28,33 @@ pub async fn show(
         store.is_reachable(),
         media.problem().is_none(),
     );
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], page)
+    if let Some(Extension(node)) = node {
+        put_node(&mut page, &node);
+    }
+    ([(CONTENT_TYPE, TEXT)], page)
 }
+
+pub const TEXT: &str = "text/plain; version=0.0.4";
+
+/// Of a coordinator that passes requests on to the leader, whose metrics have the rest.
+#[rustfmt::skip]
+pub fn of_follower(node: &NodeFigures, is_ready: bool) -> String {
+    let mut page = String::new();
+    put(&mut page, "gauge", ("muster_ready", READY, is_ready.into()));
+    put_node(&mut page, node);
+    page
+}
+
+#[rustfmt::skip]
+fn put_node(page: &mut String, node: &NodeFigures) {
+    put(page, "gauge", ("muster_cluster_leader", "Role in the cluster: 1 for the coordinator that leads.", node.is_leader.into()));
+    put(page, "gauge", ("muster_cluster_epoch", "Number of the election that the leader won; 0 without a leader.", node.epoch.try_into().unwrap_or(0)));
+    put(page, "counter", ("muster_cluster_forwarded_total", "Requests passed on to the leader and answered.", node.forwarded));
+    put(page, "counter", ("muster_cluster_forward_failures_total", "Attempts to pass a request on that failed.", node.failed));
+    put(page, "counter", ("muster_cluster_forged_total", "Requests refused because their header of a coordinator is not signed.", node.forged));
+}
+
+const READY: &str = "Readiness: 1 if /health/ready returns 200.";
 
 /// Name, description and value of a metric.
 type Line = (&'static str, &'static str, u64);
@@ -73,7 +102,7 @@ fn page(figures: &Figures, models: usize) -> String {
 #[rustfmt::skip]
 fn put_condition(page: &mut String, condition: &Condition, store: bool, media: bool) {
     let is_ready = condition.phase() == Phase::Serving && store && media;
-    put(page, "gauge", ("muster_ready", "Readiness: 1 if /health/ready returns 200.", is_ready.into()));
+    put(page, "gauge", ("muster_ready", READY, is_ready.into()));
     put(page, "gauge", ("muster_store_available", "Database availability: 1 if readable and writable.", store.into()));
     put(page, "gauge", ("muster_media_available", "Media folder availability: 1 if present.", media.into()));
     if let Some(expiry) = condition.certificate_expiry() {

@@ -28,6 +28,7 @@
 //! | `media` | downloads and uploads by links of the media store |
 //! | `socket` | the upgrade of a worker's connection |
 //! | `unbuilt` | replies without a handler: 501, 404, 405, 503 |
+//! | [`cluster`] | requests that another coordinator of the same database answers |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
 
 mod account;
@@ -37,6 +38,7 @@ mod anthropic;
 mod auth;
 mod body;
 mod cashier;
+pub mod cluster;
 mod descriptor;
 mod digest;
 mod documents;

@@ -32,8 +32,12 @@ pub async fn wrong_method(request: Request) -> Response {
 /// 503, until the coordinator has started.
 pub async fn starting(OriginalUri(uri): OriginalUri) -> Response {
     let message = "the coordinator is starting; retry in a moment";
-    let kind = FailureKind::ShuttingDown;
-    refuse_as(kind, 503, message.to_owned(), uri.path())
+    unavailable(message, uri.path())
+}
+
+/// 503 with `Retry-After`.
+pub fn unavailable(message: &'static str, path: &str) -> Response {
+    refuse_as(FailureKind::ShuttingDown, 503, message.to_owned(), path)
 }
 
 /// The error shape of the API that the path belongs to.

@@ -14,11 +14,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::clock::wall_clock;
 use crate::leadership::{Epoch, Leadership};
 use muster_process::tasks::Tasks;
 
 use super::dialect::Dialect;
 use super::location::Location;
+use super::migrate::LeaseSchema;
 use super::{StorageError, connect, migrate};
 
 /// Without a renewal for so long, another coordinator takes over.
@@ -80,11 +82,19 @@ impl Fence {
     }
 }
 
-/// Waits until this process leads, without a timeout, and starts to renew its lease. Calls `waiting` if another
-/// coordinator leads.
+/// The coordinator that leads, as its row says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leader {
+    pub epoch: Epoch,
+    /// Where other coordinators reach it. None before it answers, and where it is reached by none.
+    pub address: Option<String>,
+}
+
+/// Waits until this process leads, which may be for ever, and begins to renew its lease. `follow` is called with the
+/// leader at each look, and not while the database cannot be asked.
 pub async fn lead(
     location: &Location,
-    waiting: impl FnOnce(),
+    mut follow: impl FnMut(Option<&Leader>),
     tasks: &Tasks,
 ) -> Result<Leadership, StorageError> {
     install_default_drivers();
@@ -97,18 +107,18 @@ pub async fn lead(
         return Ok(Leadership::undisputed(epoch));
     }
     let mut session = LeaseSession::open(location.clone()).await?;
-    let mut waiting = Some(waiting);
+    let mut is_first = true;
     let (leadership, sent) = loop {
         let sent = Instant::now();
         match session.try_to_lead().await {
             Ok(Some(epoch)) => break (Leadership::elected(epoch), sent),
-            Ok(None) => {}
-            Err(error) if waiting.is_some() || error.needs_operator() => return Err(error),
+            Ok(None) => follow(session.leader.as_ref()),
+            Err(error) if is_first || error.needs_operator() => return Err(error),
             Err(error) => session.lose(&error),
         }
-        if let Some(waiting) = waiting.take() {
+        if is_first {
             info!("{location} is in use by another coordinator, waiting as its standby");
-            waiting();
+            is_first = false;
         }
         sleep(LOOKS).await;
     };
@@ -124,7 +134,9 @@ struct LeaseSession {
     /// `None` after an error.
     connection: Option<AnyConnection>,
     has_lock: bool,
-    has_leases: bool,
+    schema: LeaseSchema,
+    /// At the last look.
+    leader: Option<Leader>,
     /// Time of the last reconnect.
     reopened: Option<Instant>,
     has_ended_lock_holder: bool,
@@ -137,7 +149,8 @@ impl LeaseSession {
             location,
             connection: Some(connection),
             has_lock: false,
-            has_leases: false,
+            schema: LeaseSchema::default(),
+            leader: None,
             reopened: None,
             has_ended_lock_holder: false,
         })
@@ -188,16 +201,20 @@ impl LeaseSession {
 
     /// Whether the lock was free and is now held, and the time since the last renewal.
     async fn look(&mut self) -> Result<(bool, Option<Duration>), StorageError> {
-        let has_leases = self.has_leases;
+        let schema = self.schema;
         let connection = self.connection().await?;
         let is_lock_free = number(connection, LOCK).await? == 1;
-        let has_leases = has_leases || migrate::has_leases(connection).await?;
-        let age = match has_leases {
-            true => age(connection).await?,
-            // Earlier versions use only the lock.
-            false => (!is_lock_free).then_some(Duration::ZERO),
+        let schema = match schema {
+            LeaseSchema::LeaseAndAddress => schema,
+            _ => migrate::lease_schema(connection).await?,
         };
-        self.has_leases = has_leases;
+        let (leader, age) = match schema {
+            // Earlier versions use only the lock.
+            LeaseSchema::Unknown => (None, (!is_lock_free).then_some(Duration::ZERO)),
+            schema => lease(connection, schema).await?.unzip(),
+        };
+        self.schema = schema;
+        self.leader = leader;
         Ok((is_lock_free, age))
     }
 
@@ -294,6 +311,31 @@ async fn open(location: &Location) -> Result<AnyConnection, StorageError> {
     Ok(connection)
 }
 
+/// The leader, and for how long it has not renewed its lease. None in a database without elections.
+async fn lease(
+    connection: &mut AnyConnection,
+    schema: LeaseSchema,
+) -> Result<Option<(Leader, Duration)>, StorageError> {
+    let address = match schema {
+        LeaseSchema::LeaseAndAddress => "address",
+        _ => "''",
+    };
+    let text = format!(
+        "SELECT epoch, CAST({NOW} - renewed_at AS BIGINT), CAST({address} AS TEXT) FROM coordinators \
+         ORDER BY epoch DESC LIMIT 1"
+    );
+    let Some(row) = connection.fetch_optional(AssertSqlSafe(text)).await? else {
+        return Ok(None);
+    };
+    let (millis, address): (i64, String) = (row.try_get(1)?, row.try_get(2)?);
+    let leader = Leader {
+        epoch: Epoch(row.try_get(0)?),
+        address: Some(address).filter(|address| !address.is_empty()),
+    };
+    let age = Duration::from_millis(millis.max(0).cast_unsigned());
+    Ok(Some((leader, age)))
+}
+
 /// Time since the last renewal; `None` if the database had no election yet.
 async fn age(connection: &mut AnyConnection) -> Result<Option<Duration>, StorageError> {
     let text = format!(
@@ -314,7 +356,7 @@ async fn elect(
     connection: &mut AnyConnection,
     is_lock_free: bool,
 ) -> Result<Option<Epoch>, StorageError> {
-    if !migrate::has_leases(connection).await? {
+    if migrate::lease_schema(connection).await? == LeaseSchema::Unknown {
         migrate::migrate_server(connection).await?;
     }
     connection.execute(Dialect::Postgres.begin()).await?;
@@ -350,7 +392,60 @@ async fn succeed(connection: &mut AnyConnection, dialect: Dialect) -> Result<Epo
     Ok(Epoch(epoch))
 }
 
-/// The server's clock in milliseconds, at the time of the statement and not of its transaction.
+/// Tells the other coordinators where they reach the leader, which answers from now on.
+pub async fn announce(
+    location: &Location,
+    epoch: Epoch,
+    address: &str,
+) -> Result<(), StorageError> {
+    let mut connection = connect(location).await?;
+    let update = sqlx::query("UPDATE coordinators SET address = $1 WHERE epoch = $2");
+    let update = update.bind(address.to_owned()).bind(epoch.0);
+    update.execute(&mut connection).await?;
+    Ok(connection.close().await?)
+}
+
+/// What a coordinator that does not lead must share with the one that does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedFacts {
+    /// The digest that the server secret must give; none in a new database.
+    pub secret_check: Option<String>,
+    /// By how much this machine's clock is ahead of the server's, in milliseconds.
+    pub clock_ahead: i64,
+    /// By how much `clock_ahead` may be wrong.
+    pub uncertainty: Duration,
+}
+
+/// Reads them from a database server, whether or not it has tables yet.
+pub async fn shared_facts(location: &Location) -> Result<SharedFacts, StorageError> {
+    install_default_drivers();
+    let mut connection = connect(location).await?;
+    let now = format!("SELECT {NOW}");
+    let (sent, before) = (Instant::now(), wall_clock());
+    let row = connection.fetch_one(AssertSqlSafe(now)).await?;
+    let took = sent.elapsed();
+    let servers: i64 = row.try_get(0)?;
+    let half = took / 2;
+    let middle = before
+        .0
+        .saturating_add(i64::try_from(half.as_millis()).unwrap_or(0));
+    let secret_check = match migrate::lease_schema(&mut connection).await? {
+        LeaseSchema::Unknown => None,
+        _ => {
+            let check = sqlx::query("SELECT value FROM settings WHERE name = 'secret_check'");
+            let row = check.fetch_optional(&mut connection).await?;
+            row.map(|row| row.try_get(0)).transpose()?
+        }
+    };
+    connection.close().await?;
+    Ok(SharedFacts {
+        secret_check,
+        clock_ahead: middle.saturating_sub(servers),
+        uncertainty: half,
+    })
+}
+
+/// Milliseconds of the server's clock, as it is now and not when the transaction began.
 const NOW: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
 
 fn renewal() -> String {

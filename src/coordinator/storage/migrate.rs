@@ -49,6 +49,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0028_response_quotas.sql"),
     include_str!("migrations/0029_erasures.sql"),
     include_str!("migrations/0030_coordinators.sql"),
+    include_str!("migrations/0031_addresses.sql"),
 ];
 
 /// Creates the file with permissions for its owner only: it holds the hashes of keys.
@@ -104,13 +105,30 @@ pub async fn migrate_server(connection: &mut AnyConnection) -> Result<(), Storag
     apply_or_undo(connection, Dialect::Postgres, ALL).await
 }
 
-/// Whether the schema has leases. A schema newer than the program is refused.
-pub async fn has_leases(connection: &mut AnyConnection) -> Result<bool, StorageError> {
+/// What the schema knows of the leader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeaseSchema {
+    #[default]
+    Unknown,
+    Lease,
+    /// Also where the other coordinators reach it.
+    LeaseAndAddress,
+}
+
+/// The number of the first schema with addresses of leaders.
+const ADDRESSES: i64 = 31;
+
+/// Refuses a schema that is newer than the program.
+pub async fn lease_schema(connection: &mut AnyConnection) -> Result<LeaseSchema, StorageError> {
     let dialect = Dialect::spoken_by(connection);
     let (found, known) = (version(connection, dialect).await?, ALL.len() as i64);
-    match found > known {
-        true => Err(StorageError::Newer { found, known }),
-        false => has_table("coordinators", connection, dialect).await,
+    match found {
+        found if found > known => Err(StorageError::Newer { found, known }),
+        ADDRESSES.. => Ok(LeaseSchema::LeaseAndAddress),
+        _ => match has_table("coordinators", connection, dialect).await? {
+            true => Ok(LeaseSchema::Lease),
+            false => Ok(LeaseSchema::Unknown),
+        },
     }
 }
 

@@ -1,11 +1,11 @@
 //! Connection limits: in total, and per household, so that one client network cannot take every connection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Connections;
@@ -21,20 +21,41 @@ pub struct Places {
 
 /// Limit of a household's connections, 0 if unlimited. Clones share the value.
 #[derive(Debug, Clone)]
-pub struct HouseholdLimit(Arc<AtomicUsize>);
+pub struct HouseholdLimit(Arc<LimitState>);
+
+#[derive(Debug)]
+struct LimitState {
+    most: AtomicUsize,
+    /// Addresses that bring the connections of many, found while requests are served.
+    exempt: RwLock<HashSet<IpAddr>>,
+}
 
 impl HouseholdLimit {
     fn new(most: Option<usize>) -> Self {
-        Self(Arc::new(AtomicUsize::new(most.unwrap_or(0))))
+        Self(Arc::new(LimitState {
+            most: AtomicUsize::new(most.unwrap_or(0)),
+            exempt: RwLock::default(),
+        }))
     }
 
     /// Changes the limit for new connections.
     pub fn change(&self, most: Option<usize>) {
-        self.0.store(most.unwrap_or(0), Ordering::Relaxed);
+        self.0.most.store(most.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Connections of this address count no more.
+    pub fn exempt(&self, address: IpAddr) {
+        if !self.is_exempt(address) {
+            self.0.exempt.write().insert(address.to_canonical());
+        }
+    }
+
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        self.0.exempt.read().contains(&address.to_canonical())
     }
 
     fn most(&self) -> Option<usize> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|most| *most > 0)
+        Some(self.0.most.load(Ordering::Relaxed)).filter(|most| *most > 0)
     }
 }
 
@@ -93,7 +114,9 @@ impl Places {
     }
 
     fn is_of_many(&self, address: IpAddr) -> bool {
-        self.of_many.iter().any(|network| network.contains(address))
+        let of_many = self.of_many.iter();
+        self.most_of_household.is_exempt(address)
+            || of_many.into_iter().any(|network| network.contains(address))
     }
 
     fn of_household(&self, address: IpAddr, most: usize) -> Result<OfHousehold, Full> {

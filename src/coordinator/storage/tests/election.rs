@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::scratch::{OwnServer, SOUND, Scratch, settlement};
 use crate::leadership::{Epoch, Leadership, Tenure};
 use crate::storage::{
-    CreditHold, CreditOutcome, Dues, Hold, Location, Purse, RequestCount, RequestRow, StorageError,
+    CreditHold, CreditOutcome, Dues, Hold, Leader, Location, Purse, RequestCount, RequestRow, StorageError,
     Store, Wanted, connect, lead,
 };
 use muster_process::tasks::Tasks;
@@ -29,10 +29,10 @@ struct ElectedStore {
 
 impl ElectedStore {
     async fn lead(location: &Location) -> Self {
-        Self::lead_or_wait(location, || {}).await
+        Self::lead_or_wait(location, |_| {}).await
     }
 
-    async fn lead_or_wait(location: &Location, waiting: impl FnOnce()) -> Self {
+    async fn lead_or_wait(location: &Location, waiting: impl FnMut(Option<&Leader>)) -> Self {
         let tasks = Tasks::default();
         let leadership = lead(location, waiting, &tasks).await.unwrap();
         let opened = Store::open_as(leadership.clone(), location, &tasks).await;
@@ -47,7 +47,12 @@ impl ElectedStore {
     async fn stand_by(location: &Location) -> tokio::task::JoinHandle<Self> {
         let location = location.clone();
         let (told, waits) = oneshot::channel();
-        let waiting = move || told.send(()).unwrap();
+        let mut told = Some(told);
+        let waiting = move |_: Option<&Leader>| {
+            if let Some(told) = told.take() {
+                told.send(()).unwrap();
+            }
+        };
         let standby = async move { Self::lead_or_wait(&location, waiting).await };
         let standby = Tasks::default().start(standby);
         timeout(Duration::from_secs(60), waits)

@@ -1,0 +1,191 @@
+//! A request that goes on to the leader, and its response.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use axum::http::request::Parts;
+use axum::http::uri::{PathAndQuery, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use muster_process::tasks::Tasks;
+
+use super::body::{BodyRecovery, LeaderBody, OutboundBody, recoverable};
+use super::{LeaderAddress, NOT_LEADING, signature, tunnel};
+
+/// Keeps connections to the leader open.
+#[derive(Debug)]
+pub struct Forwarder {
+    client: Client<HttpConnector, OutboundBody>,
+    tasks: Tasks,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub enum Unanswered {
+    /// The leader has done nothing with the request, which may go to the next one.
+    NotSent(Box<Request>),
+    /// The leader may have done what the request asks for.
+    Broken,
+}
+
+/// A node of the same network answers a connection within this.
+const CONNECTED: Duration = Duration::from_secs(1);
+/// The leader closes connections that rest for two minutes.
+const IDLE: Duration = Duration::from_secs(60);
+const MOST_IDLE: usize = 256;
+/// Bodies of at most so many bytes are read before they are sent, so that they can be sent again.
+const SMALL_BODY: u64 = 64 << 10;
+/// Of one connection, not of the request.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    EXPECT,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+impl Forwarder {
+    pub fn new(tasks: &Tasks) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECTED));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MOST_IDLE)
+            .build(connector);
+        Self {
+            client,
+            tasks: tasks.clone(),
+        }
+    }
+
+    /// `signed` says whose request it is.
+    pub async fn forward(
+        &self,
+        leader: &LeaderAddress,
+        signed: HeaderValue,
+        request: Request,
+    ) -> Result<Response, Unanswered> {
+        let (parts, body) = request.into_parts();
+        let client = tunnel::wanted(&parts);
+        let Some((body, copy)) = small_body(&parts.headers, body).await else {
+            // The client ended before its body did.
+            return Err(Unanswered::Broken);
+        };
+        let (body, recovery) = recoverable(body, copy);
+        let outbound = outbound(&parts, client.is_some(), leader, signed, body);
+        let Some(outbound) = outbound else {
+            return Err(Unanswered::Broken);
+        };
+        let sending = self.client.request(outbound);
+        let answered = tokio::select! {
+            answered = sending => answered.map_err(Some),
+            () = leader.gone.cancelled() => Err(None),
+        };
+        let response = match answered {
+            Ok(response) => response,
+            Err(error) => {
+                if let Some(error) = &error {
+                    debug!("passing a request on to {} failed: {error}", leader.url);
+                }
+                let was_not_sent = error.is_some_and(|error| error.is_connect());
+                return Err(unanswered(parts, recovery, was_not_sent));
+            }
+        };
+        if response.headers().contains_key(NOT_LEADING) {
+            return Err(unanswered(parts, recovery, true));
+        }
+        if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (response.status(), client) {
+            let end = (leader.gone.clone(), self.tasks.stopping());
+            return Ok(tunnel::open(client, response, end, &self.tasks));
+        }
+        Ok(inbound(response, leader.gone.clone()))
+    }
+}
+
+/// A body whose length is known to be small, read to its end, and its copy.
+async fn small_body(headers: &HeaderMap, body: Body) -> Option<(Body, Option<Bytes>)> {
+    let length = headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(1..=SMALL_BODY) => {
+            let bytes = body.collect().await.ok()?.to_bytes();
+            Some((Body::from(bytes.clone()), Some(bytes)))
+        }
+        _ => Some((body, None)),
+    }
+}
+
+/// A request that changes nothing may be repeated whatever came of it.
+fn unanswered(parts: Parts, recovery: BodyRecovery, was_not_sent: bool) -> Unanswered {
+    if !was_not_sent && !parts.method.is_safe() {
+        return Unanswered::Broken;
+    }
+    match recovery.body() {
+        Some(body) => Unanswered::NotSent(Box::new(Request::from_parts(parts, body))),
+        None => Unanswered::Broken,
+    }
+}
+
+fn outbound(
+    parts: &Parts,
+    is_upgrade: bool,
+    leader: &LeaderAddress,
+    signed: HeaderValue,
+    body: OutboundBody,
+) -> Option<hyper::Request<OutboundBody>> {
+    let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let uri: Uri = format!("{}{path}", leader.url).parse().ok()?;
+    let mut headers = end_to_end(&parts.headers);
+    if is_upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    }
+    // HTTP/2 has the host in the URI.
+    if let (false, Some(host)) = (headers.contains_key(HOST), parts.uri.authority()) {
+        headers.insert(HOST, HeaderValue::from_str(host.as_str()).ok()?);
+    }
+    headers.insert(signature::FORWARDED, signed);
+    let mut request = hyper::Request::new(body);
+    *request.method_mut() = parts.method.clone();
+    *request.uri_mut() = uri;
+    *request.version_mut() = Version::HTTP_11;
+    *request.headers_mut() = headers;
+    Some(request)
+}
+
+fn inbound(response: hyper::Response<hyper::body::Incoming>, gone: CancellationToken) -> Response {
+    let (mut parts, body) = response.into_parts();
+    parts.headers = end_to_end(&parts.headers);
+    // The client may speak another version.
+    parts.version = Version::default();
+    Response::from_parts(parts, Body::new(LeaderBody::new(body, gone)))
+}
+
+/// Without the headers of one connection, and without those that `Connection` names.
+fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let named = headers.get_all(CONNECTION).into_iter();
+    let named = named.flat_map(|names| names.to_str().unwrap_or_default().split(','));
+    let named: Vec<String> = named.map(|name| name.trim().to_ascii_lowercase()).collect();
+    let is_of_connection =
+        |name: &HeaderName| HOP_BY_HOP.contains(name) || named.iter().any(|one| one == name);
+    let kept = headers.iter().filter(|(name, _)| !is_of_connection(name));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

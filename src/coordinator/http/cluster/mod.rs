@@ -1,0 +1,284 @@
+//! Several coordinators of one database, behind any load balancer. The leader has the queue and answers by itself; the
+//! others pass requests and worker connections on to the leader. A request that finds no leader waits for the next one.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `forward` | a request and its response between two nodes |
+//! | `tunnel` | a connection that becomes a WebSocket |
+//! | `body` | request bodies that can be sent again |
+//! | `signature` | the header by which a node says whose request it passes on |
+//! | `probe` | whether the leader answers this node |
+//! | `own` | the routes by which each node tells about itself |
+
+mod body;
+mod forward;
+mod own;
+mod probe;
+mod signature;
+mod tunnel;
+
+#[cfg(test)]
+mod tests;
+
+pub use own::NodeFigures;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use tracing::{info, warn};
+
+use crate::condition::Condition;
+use crate::leadership::Epoch;
+use crate::storage::Leader;
+use muster_process::tasks::Tasks;
+
+use super::address::PeerAddress;
+use super::serve::HouseholdLimit;
+use super::unbuilt;
+use forward::{Forwarder, Unanswered};
+use signature::Signer;
+
+/// A coordinator of a cluster. Clones speak of the same one.
+#[derive(Debug, Clone)]
+pub struct Node(Arc<NodeState>);
+
+#[derive(Debug)]
+struct NodeState {
+    role: watch::Sender<Role>,
+    signer: Signer,
+    forwarder: Forwarder,
+    condition: Condition,
+    /// Nodes bring the connections of many clients.
+    household_limit: OnceLock<HouseholdLimit>,
+    /// Whether the leader answered the last probe.
+    reaches_leader: AtomicBool,
+    forwarded: AtomicU64,
+    failed: AtomicU64,
+    forged: AtomicU64,
+}
+
+/// What this node does with a request.
+#[derive(Debug, Clone, Default)]
+enum Role {
+    /// No leader answers yet.
+    #[default]
+    Waiting,
+    Following(LeaderAddress),
+    Leading(Epoch, Router),
+}
+
+/// A leader that answers.
+#[derive(Debug, Clone)]
+struct LeaderAddress {
+    epoch: Epoch,
+    /// `http://HOST:PORT`.
+    url: Arc<str>,
+    /// Cancelled once another one leads: this one may have ended, or stand still.
+    gone: CancellationToken,
+}
+
+/// A response of a node that does not lead to one that believes it does.
+const NOT_LEADING: HeaderName = HeaderName::from_static("muster-not-leading");
+/// For how long a request waits for a leader: an election, and the start of the one that wins.
+const HOLD: Duration = Duration::from_secs(10);
+/// Until the same leader is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+impl Node {
+    /// `secret` is shared by all nodes.
+    pub fn new(secret: &[u8; 32], condition: Condition, tasks: &Tasks) -> Self {
+        Self(Arc::new(NodeState {
+            role: watch::Sender::default(),
+            signer: Signer::new(secret),
+            forwarder: Forwarder::new(tasks),
+            condition,
+            household_limit: OnceLock::new(),
+            reaches_leader: AtomicBool::new(false),
+            forwarded: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            forged: AtomicU64::default(),
+        }))
+    }
+
+    /// Answers every request, whoever leads.
+    pub fn router(&self) -> Router {
+        Router::new().fallback(answer).with_state(self.clone())
+    }
+
+    /// Connections of nodes do not count as those of one client.
+    pub fn exempt_nodes_from(&self, limit: HouseholdLimit) {
+        let _ = self.0.household_limit.set(limit);
+    }
+
+    /// Looks every moment whether the leader answers this node.
+    pub fn probe(&self, tasks: &Tasks) {
+        tasks.start(probe::run(self.clone(), tasks.stopping()));
+    }
+
+    /// Another coordinator leads, or none.
+    pub fn follow(&self, leader: Option<&Leader>) {
+        let leader = leader.and_then(|leader| Some((leader.epoch, leader.address.as_deref()?)));
+        let is_same = match (&*self.0.role.borrow(), leader) {
+            (Role::Following(now), Some(leader)) => (now.epoch, &*now.url) == leader,
+            (Role::Waiting, None) => true,
+            _ => false,
+        };
+        if is_same {
+            return;
+        }
+        self.enter(match leader {
+            Some((epoch, url)) => {
+                info!("following the coordinator at {url}");
+                Role::Following(LeaderAddress {
+                    epoch,
+                    url: url.into(),
+                    gone: CancellationToken::new(),
+                })
+            }
+            None => Role::Waiting,
+        });
+    }
+
+    /// This coordinator was elected, and answers once it has started.
+    pub fn wait(&self) {
+        self.enter(Role::Waiting);
+    }
+
+    /// This coordinator leads and answers by itself.
+    pub fn lead(&self, epoch: Epoch, router: Router) {
+        self.enter(Role::Leading(epoch, router));
+    }
+
+    fn enter(&self, role: Role) {
+        if let Role::Following(leader) = self.0.role.send_replace(role) {
+            leader.gone.cancel();
+        }
+    }
+
+    fn leader(&self) -> Option<LeaderAddress> {
+        match &*self.0.role.borrow() {
+            Role::Following(leader) => Some(leader.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whose request another node passes on; none where it comes from a client. A header of no node is refused.
+    fn sender(&self, request: &mut Request) -> Result<Option<IpAddr>, ()> {
+        let Some(signed) = request.headers_mut().remove(signature::FORWARDED) else {
+            return Ok(None);
+        };
+        let client = self.0.signer.verify(&signed, request);
+        let Some(client) = client else {
+            let node = peer(request);
+            let times = self.0.forged.fetch_add(1, Ordering::Relaxed) + 1;
+            warn!(
+                "refused a request from {node} with the header of a coordinator that did not sign it ({times} so far)"
+            );
+            return Err(());
+        };
+        if let Some(limit) = self.0.household_limit.get() {
+            limit.exempt(peer(request));
+        }
+        request.extensions_mut().insert(PeerAddress(client));
+        Ok(Some(client))
+    }
+}
+
+/// The other end of the connection.
+fn peer(request: &Request) -> IpAddr {
+    let peer = request.extensions().get::<PeerAddress>();
+    peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.to_canonical())
+}
+
+async fn answer(State(node): State<Node>, mut request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let Ok(sender) = node.sender(&mut request) else {
+        return unbuilt::refuse(
+            400,
+            "the header muster-forwarded is for coordinators of this service alone".to_owned(),
+            &path,
+        );
+    };
+    let deadline = Instant::now() + HOLD;
+    let mut role = node.0.role.subscribe();
+    loop {
+        let now = role.borrow_and_update().clone();
+        let pause = match now {
+            Role::Leading(epoch, router) => {
+                request.extensions_mut().insert(node.figures(Some(epoch)));
+                return router
+                    .oneshot(request)
+                    .await
+                    .unwrap_or_else(|never| match never {});
+            }
+            _ if sender.is_some() => return not_leading(),
+            Role::Waiting => {
+                if let Some(response) = own::answer(&node, None, &path) {
+                    return response;
+                }
+                HOLD
+            }
+            Role::Following(leader) => {
+                if let Some(response) = own::answer(&node, Some(&leader), &path) {
+                    return response;
+                }
+                match node.forward(&leader, request).await {
+                    Ok(response) => return response,
+                    Err(Unanswered::NotSent(back)) => request = *back,
+                    Err(Unanswered::Broken) => {
+                        return unbuilt::unavailable(
+                            "the leading coordinator ended while it had this request; repeat it",
+                            &path,
+                        );
+                    }
+                }
+                AGAIN
+            }
+        };
+        tokio::select! {
+            _ = role.changed() => {}
+            () = sleep(pause) => {}
+            () = sleep_until(deadline) => {
+                return unbuilt::unavailable(
+                    "no leading coordinator is reached; retry in a moment",
+                    &path,
+                );
+            }
+        }
+    }
+}
+
+impl Node {
+    async fn forward(
+        &self,
+        leader: &LeaderAddress,
+        request: Request,
+    ) -> Result<Response, Unanswered> {
+        let client = peer(&request);
+        let signed = self.0.signer.sign(client, &request);
+        let answered = self.0.forwarder.forward(leader, signed, request).await;
+        let count = match &answered {
+            Ok(_) => &self.0.forwarded,
+            Err(_) => &self.0.failed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        answered
+    }
+}
+
+fn not_leading() -> Response {
+    let mut response = StatusCode::MISDIRECTED_REQUEST.into_response();
+    let yes = HeaderValue::from_static("1");
+    response.headers_mut().insert(NOT_LEADING, yes);
+    response
+}

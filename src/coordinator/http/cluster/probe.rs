@@ -1,0 +1,52 @@
+//! Whether the leader answers this node, asked every moment: a node that is cut off from it is not ready.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{LeaderAddress, Node};
+
+const EVERY: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(1);
+const PATH: &str = "/health/live";
+
+pub async fn run(node: Node, stopping: CancellationToken) {
+    let mut role = node.0.role.subscribe();
+    loop {
+        let leader = node.leader();
+        let reaches = match &leader {
+            Some(leader) => answers(&node, leader).await,
+            None => false,
+        };
+        let reached = node.0.reaches_leader.swap(reaches, Ordering::Relaxed);
+        if let Some(leader) = leader.filter(|_| reaches != reached) {
+            match reaches {
+                true => info!("the leading coordinator at {} answers", leader.url),
+                false => warn!(
+                    "the leading coordinator at {} does not answer; this one is not ready until it does",
+                    leader.url
+                ),
+            }
+        }
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = sleep(EVERY) => {}
+            _ = role.changed() => {}
+        }
+    }
+}
+
+async fn answers(node: &Node, leader: &LeaderAddress) -> bool {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = axum::http::Uri::from_static(PATH);
+    let client = std::net::Ipv4Addr::UNSPECIFIED.into();
+    let signed = node.0.signer.sign(client, &request);
+    let answered = timeout(PATIENCE, node.0.forwarder.forward(leader, signed, request)).await;
+    matches!(answered, Ok(Ok(response)) if response.status() == StatusCode::OK)
+}

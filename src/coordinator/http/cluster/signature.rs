@@ -1,0 +1,115 @@
+//! The header by which a node says from which address the request comes that it passes on. It is signed with a key that is
+//! derived from the server secret, over the moment, the address and the request line.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue};
+use ring::hmac;
+
+use crate::clock::wall_clock;
+
+pub const FORWARDED: HeaderName = HeaderName::from_static("muster-forwarded");
+
+/// How old a signature may be. Clocks of nodes are at most a second from the database server's.
+const MOST_AGE_MILLIS: u64 = 5_000;
+
+#[derive(Debug)]
+pub struct Signer(hmac::Key);
+
+impl Signer {
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    pub fn sign(&self, client: IpAddr, request: &Request) -> HeaderValue {
+        self.sign_at(wall_clock().0, client, request)
+    }
+
+    fn sign_at(&self, millis: i64, client: IpAddr, request: &Request) -> HeaderValue {
+        let tag = hmac::sign(&self.0, signed(millis, client, request).as_bytes());
+        let tag: String = tag
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let value = format!("{millis} {client} {tag}");
+        // Digits, an address and digits.
+        HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    /// The client's address; none where no node of this cluster has just signed the request.
+    pub fn verify(&self, header: &HeaderValue, request: &Request) -> Option<IpAddr> {
+        let mut parts = header.to_str().ok()?.split(' ');
+        let (millis, client, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let (millis, client) = (millis.parse().ok()?, client.parse().ok()?);
+        let age = wall_clock().0.abs_diff(millis);
+        let text = signed(millis, client, request);
+        let is_signed = hmac::verify(&self.0, text.as_bytes(), &bytes(tag)?).is_ok();
+        (is_signed && age <= MOST_AGE_MILLIS && parts.next().is_none()).then_some(client)
+    }
+}
+
+fn signed(millis: i64, client: IpAddr, request: &Request) -> String {
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    format!("{millis}\n{client}\n{}\n{path}", request.method())
+}
+
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    let digits = hex.as_bytes().chunks(2);
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::extract::Request;
+    use axum::http::{HeaderValue, Method};
+
+    use super::{MOST_AGE_MILLIS, Signer};
+    use crate::clock::wall_clock;
+
+    fn request(method: Method, uri: &str) -> Request {
+        let request = Request::builder().method(method).uri(uri);
+        request.body(Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn a_signature_is_for_one_request_of_one_moment() {
+        let signer = Signer::new(&[7; 32]);
+        let client = "192.0.2.7".parse().unwrap();
+        let asked = request(Method::POST, "/v1/chat/completions?a=1");
+        let signed = signer.sign(client, &asked);
+        assert_eq!(signer.verify(&signed, &asked), Some(client));
+        // As HTTP/2 has its requests.
+        let absolute = request(Method::POST, "http://node/v1/chat/completions?a=1");
+        assert_eq!(signer.verify(&signed, &absolute), Some(client));
+        for other in [
+            request(Method::GET, "/v1/chat/completions?a=1"),
+            request(Method::POST, "/v1/chat/completions?a=2"),
+            request(Method::POST, "/v1/completions?a=1"),
+        ] {
+            assert_eq!(signer.verify(&signed, &other), None, "{other:?}");
+        }
+        assert_eq!(Signer::new(&[8; 32]).verify(&signed, &asked), None);
+        let text = signed.to_str().unwrap().to_owned();
+        for forged in [
+            text.replace("192.0.2.7", "192.0.2.8"),
+            text.split(' ').take(2).collect::<Vec<_>>().join(" "),
+            format!("{text} "),
+            text[..text.len() - 2].to_owned(),
+            format!("{text}zz"),
+            String::new(),
+        ] {
+            let forged = HeaderValue::from_str(&forged).unwrap();
+            assert_eq!(signer.verify(&forged, &asked), None, "{forged:?}");
+        }
+        let old = wall_clock().0 - MOST_AGE_MILLIS.cast_signed() - 1;
+        let old = signer.sign_at(old, client, &asked);
+        assert_eq!(signer.verify(&old, &asked), None);
+    }
+}
