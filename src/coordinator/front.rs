@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::Router;
+use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::DropGuard;
 
@@ -26,7 +27,21 @@ const MOST_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
     /// `http://HOST:PORT` of this one.
-    pub address: String,
+    address: String,
+    /// A digest of the settings that all of them should share.
+    settings: String,
+}
+
+impl ClusterSettings {
+    /// `shared` is the text of the settings that all coordinators should have.
+    pub fn new(address: String, shared: &str) -> Self {
+        let digest = Sha256::digest(shared);
+        let settings = digest[..8].iter().map(|byte| format!("{byte:02x}"));
+        Self {
+            address,
+            settings: settings.collect(),
+        }
+    }
 }
 
 /// How connections are served.
@@ -100,7 +115,7 @@ impl Front {
             });
         }
         let secret = cluster_secret(secret, facts.secret_check)?;
-        let node = Node::new(&secret, condition.clone(), tasks);
+        let node = Node::new(&secret, &settings.settings, condition.clone(), tasks);
         let Serving { tls, connections } = serving;
         let household_limit = serve(listener, node.router(), tls, connections, tasks);
         node.exempt_nodes_from(household_limit.clone());

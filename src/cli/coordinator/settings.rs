@@ -1,5 +1,6 @@
 //! From the configuration to the settings of a coordinator.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{certificate, documents};
@@ -102,7 +103,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         cluster: config
             .cluster
             .address()
-            .map(|address| ClusterSettings { address }),
+            .map(|address| ClusterSettings::new(address, &shared_settings(config))),
         dispatch: dispatch::Settings {
             queue_limit: serve.queue,
             keyless: Some(ANONYMOUS),
@@ -121,6 +122,19 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
         connections_per_address: Some(serve.connections_per_address).filter(|most| *most > 0),
         retention: records_kept(config),
     })
+}
+
+/// The settings that all coordinators of a cluster should share; secrets show nothing of themselves.
+fn shared_settings(config: &Config) -> String {
+    let serve = ServeConfig {
+        // Of one machine.
+        listen: SocketAddr::from(([0; 4], 0)),
+        ..config.serve.clone()
+    };
+    format!(
+        "{serve:?} {:?} {:?} {:?}",
+        config.media, config.prices, config.aliases
+    )
 }
 
 fn days(days: usize) -> Duration {

@@ -22,6 +22,7 @@ mod tests;
 
 pub use own::NodeFigures;
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +48,7 @@ use super::address::PeerAddress;
 use super::serve::HouseholdLimit;
 use super::unbuilt;
 use forward::{Forwarder, Unanswered};
-use signature::Signer;
+use signature::{Sender, Signer};
 
 /// A coordinator of a cluster. Clones speak of the same one.
 #[derive(Debug, Clone)]
@@ -65,6 +67,8 @@ struct NodeState {
     forwarded: AtomicU64,
     failed: AtomicU64,
     forged: AtomicU64,
+    /// Versions and settings of other nodes that were warned of.
+    other_builds: Mutex<HashSet<String>>,
 }
 
 /// What this node does with a request.
@@ -95,11 +99,11 @@ const HOLD: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// `secret` is shared by all nodes.
-    pub fn new(secret: &[u8; 32], condition: Condition, tasks: &Tasks) -> Self {
+    /// `secret` is shared by all nodes, and `settings` a digest of those that should be.
+    pub fn new(secret: &[u8; 32], settings: &str, condition: Condition, tasks: &Tasks) -> Self {
         Self(Arc::new(NodeState {
             role: watch::Sender::default(),
-            signer: Signer::new(secret),
+            signer: Signer::new(secret, settings),
             forwarder: Forwarder::new(tasks),
             condition,
             household_limit: OnceLock::new(),
@@ -107,6 +111,7 @@ impl Node {
             forwarded: AtomicU64::default(),
             failed: AtomicU64::default(),
             forged: AtomicU64::default(),
+            other_builds: Mutex::default(),
         }))
     }
 
@@ -177,8 +182,8 @@ impl Node {
         let Some(signed) = request.headers_mut().remove(signature::FORWARDED) else {
             return Ok(None);
         };
-        let client = self.0.signer.verify(&signed, request);
-        let Some(client) = client else {
+        let sender = self.0.signer.verify(&signed, request);
+        let Some(Sender { client, build }) = sender else {
             let node = peer(request);
             let times = self.0.forged.fetch_add(1, Ordering::Relaxed) + 1;
             warn!(
@@ -189,8 +194,26 @@ impl Node {
         if let Some(limit) = self.0.household_limit.get() {
             limit.exempt(peer(request));
         }
+        self.compare(&build, peer(request));
         request.extensions_mut().insert(PeerAddress(client));
         Ok(Some(client))
+    }
+}
+
+impl Node {
+    /// Warns once of a node whose settings are not those of this one.
+    fn compare(&self, build: &str, node: IpAddr) {
+        const MOST: usize = 64;
+        if !self.0.signer.differs(build) {
+            return;
+        }
+        let mut others = self.0.other_builds.lock();
+        if others.len() < MOST && others.insert(build.to_owned()) {
+            warn!(
+                "the coordinator at {node} has other settings in [serve], [serve.media], [[serve.price]] or [[serve.alias]] than \
+                 this one: after a change of leader the service would differ"
+            );
+        }
     }
 }
 

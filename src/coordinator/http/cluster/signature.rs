@@ -1,5 +1,5 @@
-//! The header by which a node says from which address the request comes that it passes on. It is signed with a key that is
-//! derived from the server secret, over the moment, the address and the request line.
+//! The header by which a node says from which address the request comes that it passes on, and with which settings it runs.
+//! It is signed with a key that is derived from the server secret, over the moment, the address and the request line.
 
 use std::net::IpAddr;
 
@@ -15,11 +15,33 @@ pub const FORWARDED: HeaderName = HeaderName::from_static("muster-forwarded");
 const MOST_AGE_MILLIS: u64 = 5_000;
 
 #[derive(Debug)]
-pub struct Signer(hmac::Key);
+pub struct Signer {
+    key: hmac::Key,
+    /// The version and settings of this node, without spaces.
+    build: String,
+}
+
+/// What the header of another node says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sender {
+    pub client: IpAddr,
+    pub build: String,
+}
 
 impl Signer {
-    pub fn new(secret: &[u8; 32]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    /// `settings` is a digest of those that all nodes share.
+    pub fn new(secret: &[u8; 32], settings: &str) -> Self {
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+            build: format!("{}/{settings}", env!("CARGO_PKG_VERSION")),
+        }
+    }
+
+    /// Whether another node of the same version has other settings.
+    pub fn differs(&self, build: &str) -> bool {
+        let (version, settings) = build.split_once('/').unwrap_or((build, ""));
+        let own = self.build.split_once('/');
+        own.is_some_and(|(own, here)| own == version && here != settings)
     }
 
     pub fn sign(&self, client: IpAddr, request: &Request) -> HeaderValue {
@@ -27,14 +49,15 @@ impl Signer {
     }
 
     fn sign_at(&self, millis: i64, client: IpAddr, request: &Request) -> HeaderValue {
-        let tag = hmac::sign(&self.0, signed(millis, client, request).as_bytes());
+        let text = signed(millis, client, &self.build, request);
+        let tag = hmac::sign(&self.key, text.as_bytes());
         let tag: String = tag
             .as_ref()
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let value = format!("{millis} {client} {tag}");
-        // Digits, an address and digits.
+        let value = format!("{millis} {client} {} {tag}", self.build);
+        // Digits, an address, a version and digits.
         HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static(""))
     }
 
@@ -80,14 +103,15 @@ mod tests {
 
     #[test]
     fn a_signature_is_for_one_request_of_one_moment() {
-        let signer = Signer::new(&[7; 32]);
+        let signer = Signer::new(&[7; 32], "settings");
         let client = "192.0.2.7".parse().unwrap();
         let asked = request(Method::POST, "/v1/chat/completions?a=1");
         let signed = signer.sign(client, &asked);
-        assert_eq!(signer.verify(&signed, &asked), Some(client));
+        let client_of = |request| Some(signer.verify(&signed, request)?.client);
+        assert_eq!(client_of(&asked), Some(client));
         // As HTTP/2 has its requests.
         let absolute = request(Method::POST, "http://node/v1/chat/completions?a=1");
-        assert_eq!(signer.verify(&signed, &absolute), Some(client));
+        assert_eq!(client_of(&absolute), Some(client));
         for other in [
             request(Method::GET, "/v1/chat/completions?a=1"),
             request(Method::POST, "/v1/chat/completions?a=2"),
@@ -95,11 +119,15 @@ mod tests {
         ] {
             assert_eq!(signer.verify(&signed, &other), None, "{other:?}");
         }
-        assert_eq!(Signer::new(&[8; 32]).verify(&signed, &asked), None);
+        assert_eq!(
+            Signer::new(&[8; 32], "settings").verify(&signed, &asked),
+            None
+        );
         let text = signed.to_str().unwrap().to_owned();
         for forged in [
             text.replace("192.0.2.7", "192.0.2.8"),
-            text.split(' ').take(2).collect::<Vec<_>>().join(" "),
+            text.replace("settings", "settingz"),
+            text.split(' ').take(3).collect::<Vec<_>>().join(" "),
             format!("{text} "),
             text[..text.len() - 2].to_owned(),
             format!("{text}zz"),
@@ -111,5 +139,15 @@ mod tests {
         let old = wall_clock().0 - MOST_AGE_MILLIS.cast_signed() - 1;
         let old = signer.sign_at(old, client, &asked);
         assert_eq!(signer.verify(&old, &asked), None);
+    }
+
+    #[test]
+    fn nodes_of_one_version_with_other_settings_differ() {
+        let signer = Signer::new(&[7; 32], "one");
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(!signer.differs(&format!("{version}/one")));
+        assert!(signer.differs(&format!("{version}/other")));
+        // The digests of other versions cannot be compared.
+        assert!(!signer.differs("0.0.1/other"));
     }
 }

@@ -45,7 +45,7 @@ impl Place {
 
     async fn with_secret(secret: &[u8; 32]) -> Self {
         let tasks = Tasks::default();
-        let node = Node::new(secret, Condition::default(), &tasks);
+        let node = Node::new(secret, "settings", Condition::default(), &tasks);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let limit = serve(
