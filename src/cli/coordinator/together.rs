@@ -17,7 +17,7 @@ use super::{interfaces, key, settings};
 use crate::cli::question::Asking;
 use crate::cli::reload::Reload;
 use crate::cli::serve::DoorArgs;
-use crate::cli::{Failure, Root, output, up};
+use crate::cli::{Exit, Failure, Root, output, up};
 use crate::config::{Config, show_duration};
 use crate::coordinator::Coordinator;
 use crate::coordinator::storage::StorageError;

@@ -95,7 +95,8 @@ pub fn storage_section(settings: &PrivacySettings) -> String {
 
 - **Requests that are answered at once** (chats, completions, messages, embeddings, reranking, transcriptions, speech):
   prompt and result are kept in memory while the request runs, and are not written to the database. With the header
-  `Idempotency-Key`, the reply stays in memory for up to {replies}.
+  `Idempotency-Key`, the reply stays in memory for up to {replies}, and in the database, encrypted so that it is read with that
+  header alone.
 {responses}
 - **Requests whose result is fetched later** (the AI Horde API, `async: true`, `/v1/videos`): the request, with its prompt, and
   the result are stored in the database until the request expires, {requests} after its last result at most. If the

@@ -34,7 +34,7 @@ use crate::teams::Teams;
 use crate::workers::Workers;
 use muster_process::tasks::Tasks;
 
-use super::idempotency::Replays;
+use super::idempotency::{Replays, ReplyStore};
 use super::limits::Limits;
 use super::rates::Rates;
 use super::room::Memory;
@@ -65,10 +65,14 @@ impl Open {
     pub fn new(doors: Doors) -> Self {
         let memory = doors.workers.memory().clone();
         let (settings, tasks) = (doors.settings.clone(), doors.tasks.clone());
+        let replies = ReplyStore {
+            store: doors.store.clone(),
+            accounts: doors.accounts.clone(),
+        };
         Self {
             limits: Arc::new(Limits::new(doors.settings.clone())),
             rates: Arc::new(Rates::new(doors.settings.clone())),
-            replays: Arc::new(Replays::new(settings, tasks, memory.clone())),
+            replays: Arc::new(Replays::new(settings, tasks, memory.clone(), Some(replies))),
             progress: ProgressBoard::default(),
             memory,
             models: Arc::new(KnownModels {

@@ -118,6 +118,7 @@ const CONTENTS: &[&str] = &[
     "DELETE FROM results WHERE request IN (SELECT id FROM requests WHERE account = $1)",
     "DELETE FROM requests WHERE account = $1",
     "DELETE FROM responses WHERE account = $1",
+    "DELETE FROM replies WHERE account = $1",
 ];
 
 /// Personal data of an account. Balances, tallies and records are numbers, and stay with the ledger.

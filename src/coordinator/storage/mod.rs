@@ -59,6 +59,7 @@ mod pulse;
 mod ratings;
 mod recent;
 mod records;
+mod replies;
 mod requests;
 mod rescue;
 mod responses;
@@ -109,6 +110,7 @@ pub use people::{
 };
 pub use ratings::RatingRow;
 pub use recent::{AccountJob, RecentJob};
+pub use replies::ReplyRow;
 pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
 pub use responses::{OpenResponse, ResponseHead, ResponseRow, ResponseUsage};
 pub use revisions::Topic;

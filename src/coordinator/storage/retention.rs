@@ -90,6 +90,9 @@ impl Store {
             if let Err(error) = self.expire_addresses(now, now.before(HITS_KEPT)).await {
                 debug!("deleting old addresses failed, retrying later: {error}");
             }
+            if let Err(error) = self.expire_replies(now).await {
+                debug!("deleting old replies failed, retrying later: {error}");
+            }
             sleep(EVERY).await;
         }
     }

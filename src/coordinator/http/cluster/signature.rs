@@ -61,24 +61,27 @@ impl Signer {
         HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static(""))
     }
 
-    /// The client's address; none where no node of this cluster has just signed the request.
-    pub fn verify(&self, header: &HeaderValue, request: &Request) -> Option<IpAddr> {
-        let mut parts = header.to_str().ok()?.split(' ');
-        let (millis, client, tag) = (parts.next()?, parts.next()?, parts.next()?);
+    /// None where no node of this cluster has just signed the request.
+    pub fn verify(&self, header: &HeaderValue, request: &Request) -> Option<Sender> {
+        let parts: Vec<&str> = header.to_str().ok()?.split(' ').collect();
+        let [millis, client, build, tag] = parts[..] else {
+            return None;
+        };
         let (millis, client) = (millis.parse().ok()?, client.parse().ok()?);
         let age = wall_clock().0.abs_diff(millis);
-        let text = signed(millis, client, request);
-        let is_signed = hmac::verify(&self.0, text.as_bytes(), &bytes(tag)?).is_ok();
-        (is_signed && age <= MOST_AGE_MILLIS && parts.next().is_none()).then_some(client)
+        let text = signed(millis, client, build, request);
+        let is_signed = hmac::verify(&self.key, text.as_bytes(), &bytes(tag)?).is_ok();
+        (is_signed && age <= MOST_AGE_MILLIS).then(|| Sender {
+            client,
+            build: build.to_owned(),
+        })
     }
 }
 
-fn signed(millis: i64, client: IpAddr, request: &Request) -> String {
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or("/", |path| path.as_str());
-    format!("{millis}\n{client}\n{}\n{path}", request.method())
+fn signed(millis: i64, client: IpAddr, build: &str, request: &Request) -> String {
+    let path = request.uri().path_and_query();
+    let path = path.map_or("/", |path| path.as_str());
+    format!("{millis}\n{client}\n{build}\n{}\n{path}", request.method())
 }
 
 fn bytes(hex: &str) -> Option<Vec<u8>> {

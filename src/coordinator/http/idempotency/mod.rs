@@ -1,18 +1,20 @@
 //! `Idempotency-Key` on generation routes: the same request, sent again with the same key, gets the stored reply, for
 //! 24 hours. The `digest` of a request says whether it is the same.
 //!
-//! Replies are kept in the memory of this process, so a restart forgets them. Streams and errors are not kept: they run
-//! again once the first request has ended. The oldest replies go when the kept ones take too many bytes.
+//! Replies are kept in memory, and sealed in the database, for the process that comes next. Streams and errors are not
+//! kept: they run again once the first request has ended. The oldest replies leave memory when all take too many bytes.
 //!
 //! A request with a key runs to its end though its client hangs up: the client repeats it, and pays for one reply.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `cache` | stored replies |
+//! | `stored` | the same in the database |
 //! | `bodies` | a stream that keeps its key |
 
 mod bodies;
 mod cache;
+mod stored;
 
 use std::sync::Arc;
 
@@ -40,6 +42,8 @@ use crate::state::LiveSettings;
 use bodies::StreamBody;
 pub use cache::LIFETIME as REPLIES_KEPT;
 use cache::{ReplayKey, ReplyCache, Slot, StoredReply};
+use stored::ClientKey;
+pub use stored::ReplyStore;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, FailureKind};
 
@@ -64,6 +68,8 @@ pub struct Replays {
     tasks: Tasks,
     memory: Memory,
     cache: Mutex<ReplyCache>,
+    /// None where replies end with the process.
+    store: Option<ReplyStore>,
 }
 
 enum KeyState {
@@ -76,6 +82,7 @@ enum KeyState {
 pub struct RunningRequest {
     replays: Arc<Replays>,
     key: ReplayKey,
+    header: HeaderValue,
 }
 
 /// Middleware of generation routes, behind their guard.
@@ -85,12 +92,15 @@ pub async fn replay(
     request: Request,
     next: Next,
 ) -> Response {
-    let Some(key) = request.headers().get(IDEMPOTENCY_KEY) else {
+    let Some(header) = request.headers().get(IDEMPOTENCY_KEY).cloned() else {
         return next.run(request).await;
     };
-    let answer = match replay_key(caller.account, key) {
-        Ok(key) => match replays.begin(key) {
-            KeyState::New(running) => return running.run_on(request, next).await,
+    let answer = match replay_key(caller.account, &header) {
+        Ok(key) => match replays.begin(key, header) {
+            KeyState::New(running) => match running.of_earlier_process().await {
+                Some(stored) => return replays.again(&stored, request).await,
+                None => return running.run_on(request, next).await,
+            },
             KeyState::Stored(stored) => return replays.again(&stored, request).await,
             KeyState::Running => conflict(409, "a request with this Idempotency-Key is running"),
         },
@@ -113,16 +123,22 @@ fn replay_key(account: AccountId, key: &HeaderValue) -> Result<ReplayKey, ApiErr
 }
 
 impl Replays {
-    pub fn new(settings: LiveSettings, tasks: Tasks, memory: Memory) -> Self {
+    pub fn new(
+        settings: LiveSettings,
+        tasks: Tasks,
+        memory: Memory,
+        store: Option<ReplyStore>,
+    ) -> Self {
         Self {
             settings,
             tasks,
             memory,
             cache: Mutex::default(),
+            store,
         }
     }
 
-    fn begin(self: &Arc<Self>, key: ReplayKey) -> KeyState {
+    fn begin(self: &Arc<Self>, key: ReplayKey, header: HeaderValue) -> KeyState {
         let mut cache = self.lock();
         cache.forget_old();
         match cache.slots.get(&key) {
@@ -133,6 +149,7 @@ impl Replays {
                 KeyState::New(RunningRequest {
                     replays: self.clone(),
                     key,
+                    header,
                 })
             }
         }
@@ -161,6 +178,18 @@ impl Replays {
 }
 
 impl RunningRequest {
+    /// The reply that an earlier process has stored for the same key, which is in memory from here on.
+    async fn of_earlier_process(&self) -> Option<Arc<StoredReply>> {
+        let store = self.replays.store.as_ref()?;
+        let found = store.find(self.key, ClientKey(self.header.as_bytes())).await?;
+        let mut cache = self.replays.lock();
+        cache.keep(self.key, found);
+        match cache.slots.get(&self.key) {
+            Some(Slot::Stored(stored)) => Some(stored.clone()),
+            _ => None,
+        }
+    }
+
     /// In a task of its own: dropping this future ends a stream, and nothing else.
     async fn run_on(self, request: Request, next: Next) -> Response {
         let tasks = self.replays.tasks.clone();
@@ -215,6 +244,10 @@ impl RunningRequest {
             body: body.clone(),
             at: Instant::now(),
         };
+        if let Some(store) = &self.replays.store {
+            let header = ClientKey(self.header.as_bytes());
+            store.save(self.key, header, &reply).await;
+        }
         self.replays.lock().keep(self.key, reply);
         Response::from_parts(parts, body.into())
     }
@@ -238,7 +271,7 @@ fn conflict(status: u16, message: &'static str) -> ApiError {
 mod tests {
     use std::sync::Arc;
 
-    use axum::http::{HeaderMap, StatusCode};
+    use axum::http::{HeaderMap, HeaderValue, StatusCode};
     use bytes::Bytes;
     use tokio::time::{Instant, advance};
 
@@ -251,7 +284,12 @@ mod tests {
     fn replays() -> Arc<Replays> {
         let settings = DoorSettings::default();
         let memory = Memory::new(&settings);
-        Arc::new(Replays::new(settings.into(), Tasks::default(), memory))
+        Arc::new(Replays::new(
+            settings.into(),
+            Tasks::default(),
+            memory,
+            None,
+        ))
     }
 
     fn reply() -> StoredReply {
@@ -271,18 +309,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_is_taken_while_its_request_runs_and_for_a_day_after_its_reply() {
         let (replays, key) = (replays(), (AccountId(1), [1; 32]));
-        let first = replays.begin(key);
+        let begin = |key| replays.begin(key, HeaderValue::from_static("key"));
+        let first = begin(key);
         assert!(is_new(&first));
-        assert!(matches!(replays.begin(key), KeyState::Running));
-        assert!(is_new(&replays.begin((AccountId(2), [1; 32]))));
+        assert!(matches!(begin(key), KeyState::Running));
+        assert!(is_new(&begin((AccountId(2), [1; 32]))));
         drop(first);
-        let KeyState::New(second) = replays.begin(key) else {
+        let KeyState::New(second) = begin(key) else {
             panic!("the first request left no reply");
         };
         replays.lock().keep(key, reply());
         drop(second);
-        assert!(matches!(replays.begin(key), KeyState::Stored(_)));
+        assert!(matches!(begin(key), KeyState::Stored(_)));
         advance(LIFETIME).await;
-        assert!(is_new(&replays.begin(key)));
+        assert!(is_new(&begin(key)));
     }
 }

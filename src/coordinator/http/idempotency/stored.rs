@@ -1,0 +1,169 @@
+//! Replies that outlast the process. Each is sealed under a key that is derived from the server secret and the client's
+//! `Idempotency-Key`, so that neither the database nor the operator's copies of it show what a model has answered.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::cache::{LIFETIME, ReplayKey, StoredReply};
+use crate::accounts::Accounts;
+use crate::clock::wall_clock;
+use crate::storage::{ReplyRow, Store};
+use muster_protocol::job::UnixMillis;
+
+/// Longer replies are repeated by this process alone.
+const MAX_BYTES: usize = 256 << 10;
+
+/// Where replies outlast the process.
+#[derive(Debug, Clone)]
+pub struct ReplyStore {
+    pub store: Store,
+    pub accounts: Accounts,
+}
+
+/// A client's `Idempotency-Key`, as it came.
+#[derive(Clone, Copy)]
+pub struct ClientKey<'a>(pub &'a [u8]);
+
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    request: [u8; 32],
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl ReplyStore {
+    /// A store that fails costs nobody the reply: the next process has it not, that is all.
+    pub async fn save(&self, key: ReplayKey, header: ClientKey<'_>, reply: &StoredReply) {
+        if reply.body.len() > MAX_BYTES {
+            return;
+        }
+        let Some(sealed) = self.sealing_key(key, header).and_then(|sealing| seal(&sealing, reply)) else {
+            return;
+        };
+        let row = ReplyRow {
+            account: key.0,
+            key: digest_text(key),
+            sealed,
+            expires_at: wall_clock().after(LIFETIME),
+        };
+        if let Err(error) = self.store.save_reply(row).await {
+            warn!("storing the reply to a request with an Idempotency-Key failed, a restart forgets it: {error}");
+        }
+    }
+
+    /// The reply of an earlier process.
+    pub async fn find(&self, key: ReplayKey, header: ClientKey<'_>) -> Option<StoredReply> {
+        let now = wall_clock();
+        let found = self.store.reply(key.0, &digest_text(key), now).await;
+        let row = found.unwrap_or_else(|error| {
+            warn!("looking for the reply to a request with an Idempotency-Key failed: {error}");
+            None
+        })?;
+        let reply = open(&self.sealing_key(key, header)?, &row.sealed)?;
+        Some(StoredReply {
+            at: begun(row.expires_at, now),
+            ..reply
+        })
+    }
+
+    fn sealing_key(&self, (account, _): ReplayKey, header: ClientKey<'_>) -> Option<LessSafeKey> {
+        let header = STANDARD.encode(header.0);
+        let purpose = format!("reply of {} to {header}", account.0);
+        let secret = self.accounts.derived_secret(&purpose);
+        Some(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &secret).ok()?))
+    }
+}
+
+/// When a reply was made that is kept until then.
+fn begun(expires_at: UnixMillis, now: UnixMillis) -> Instant {
+    let left = u64::try_from(expires_at.0.saturating_sub(now.0)).unwrap_or(0);
+    let age = LIFETIME.saturating_sub(std::time::Duration::from_millis(left));
+    Instant::now().checked_sub(age).unwrap_or_else(Instant::now)
+}
+
+fn digest_text((_, digest): ReplayKey) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn seal(key: &LessSafeKey, reply: &StoredReply) -> Option<String> {
+    let headers = reply.headers.iter();
+    let contents = Contents {
+        request: reply.request,
+        status: reply.status.as_u16(),
+        headers: headers
+            .map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+            .collect::<Option<_>>()?,
+        body: STANDARD.encode(&reply.body),
+    };
+    let mut text = serde_json::to_vec(&contents).ok()?;
+    let mut nonce = [0; NONCE_LEN];
+    SystemRandom::new().fill(&mut nonce).ok()?;
+    let unique = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(unique, Aad::empty(), &mut text)
+        .ok()?;
+    Some(STANDARD.encode([nonce.as_slice(), &text].concat()))
+}
+
+fn open(key: &LessSafeKey, sealed: &str) -> Option<StoredReply> {
+    let mut bytes = STANDARD.decode(sealed).ok()?;
+    let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+    let text = key.open_in_place(nonce, Aad::empty(), text).ok()?;
+    let contents: Contents = serde_json::from_slice(text).ok()?;
+    let headers = contents.headers.iter().map(|(name, value)| {
+        let name = HeaderName::try_from(name.as_str()).ok()?;
+        Some((name, HeaderValue::from_str(value).ok()?))
+    });
+    Some(StoredReply {
+        request: contents.request,
+        status: StatusCode::from_u16(contents.status).ok()?,
+        headers: headers.collect::<Option<HeaderMap>>()?,
+        body: Bytes::from(STANDARD.decode(&contents.body).ok()?),
+        at: Instant::now(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, HeaderValue, StatusCode};
+    use bytes::Bytes;
+    use ring::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+    use tokio::time::Instant;
+
+    use super::{StoredReply, open, seal};
+
+    fn key(byte: u8) -> LessSafeKey {
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[byte; 32]).unwrap())
+    }
+
+    #[test]
+    fn a_sealed_reply_is_opened_by_its_key_alone() {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        let reply = StoredReply {
+            request: [9; 32],
+            status: StatusCode::CREATED,
+            headers,
+            body: Bytes::from_static(b"{\"secret\": \"\xc3\xa4\"}\xff"),
+            at: Instant::now(),
+        };
+        let sealed = seal(&key(1), &reply).unwrap();
+        let opened = open(&key(1), &sealed).unwrap();
+        assert_eq!(
+            (opened.request, opened.status, &opened.headers, &opened.body),
+            (reply.request, reply.status, &reply.headers, &reply.body)
+        );
+        assert!(open(&key(2), &sealed).is_none());
+        assert!(open(&key(1), &sealed[..sealed.len() - 4]).is_none());
+        assert!(open(&key(1), "").is_none());
+        assert_ne!(seal(&key(1), &reply), Some(sealed));
+    }
+}
