@@ -6,7 +6,7 @@ use super::setting::settings;
 use super::value::WebAddress;
 
 settings! {
-    /// Several coordinators of one database, behind any load balancer. One of them leads and has the queue; the others pass requests and worker connections on to the leader, and one of them takes its place within seconds.
+    /// Several coordinators of one database, behind any load balancer. One coordinator leads and has the queue. The others pass requests and worker connections on to the leader, and take its place within seconds.
     pub struct ClusterConfig = "cluster" {
         /// URL at which the other coordinators reach this one: "http://10.0.0.2:7010". Set it on every coordinator of a cluster, which needs a PostgreSQL database, the same serve.secret everywhere and a bucket in [serve.media].
         address: Option<WebAddress>; unset "a coordinator that does not lead answers nothing",

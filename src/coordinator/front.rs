@@ -1,9 +1,8 @@
-//! Who answers at the listener: this coordinator, once it leads and has started; before that a page that says so, or the
-//! leader of the cluster, through this node.
+//! The listener: this coordinator answers once it leads and has started; before that a page says so, or the leader of the
+//! cluster answers through this node.
 
 use std::time::Duration;
 
-use axum::Router;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::DropGuard;
@@ -15,6 +14,7 @@ use super::http::cluster::Node;
 use super::http::serve::{Connections, HouseholdLimit, Tls, serve};
 use super::leadership::Epoch;
 use super::start::{StartError, twice};
+use super::state::Doors;
 use super::storage::{Leader, Location, StorageError, announce, shared_facts};
 use muster_process::tasks::Tasks;
 
@@ -153,11 +153,12 @@ impl Front {
     /// This coordinator answers from now on.
     pub async fn answer(
         self,
-        router: Router,
+        doors: Doors,
         epoch: Epoch,
         database: &Location,
         tasks: &Tasks,
     ) -> Result<HouseholdLimit, StorageError> {
+        let router = http::router(doors);
         match self {
             Self::Alone(alone) => {
                 // Both listeners share a socket: a connection accepted by the first one now would get a 503.

@@ -17,7 +17,6 @@ use super::dispatch::Facts;
 use super::egress::Egress;
 use super::erasure::{ErasureParts, Erasures};
 use super::front::{ClusterSettings, Front, Serving};
-use super::http;
 pub use super::http::serve::TlsFiles;
 use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError};
 use super::kudos::{Aside, Settlement};
@@ -222,10 +221,9 @@ impl Coordinator {
         rewards.start(tasks);
         let workers = doors.workers.clone();
         let live_settings = doors.settings.clone();
-        let router = http::router(doors);
         let epoch = leadership.epoch();
         let household_limit = front
-            .answer(router, epoch, &settings.database, tasks)
+            .answer(doors, epoch, &settings.database, tasks)
             .await?;
         if let Some(certificates) = &certificates {
             certificates.watch(tasks);

@@ -574,6 +574,27 @@ async fn a_request_that_is_sent_again_with_its_key_gets_the_stored_reply() {
 }
 
 #[tokio::test]
+async fn a_reply_to_a_key_outlasts_the_process_and_shows_nothing_in_the_database() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let body = chat(json!({}));
+    let (first, ()) = tokio::join!(
+        post_with_key(&app, "one", &body),
+        rig.answer(&["sesquipedalian"])
+    );
+    let first = first.text().await;
+    assert!(first.contains("sesquipedalian"), "{first}");
+    assert_eq!(app.places_of("sesquipedalian"), Vec::<&str>::new());
+    drop(rig);
+    let app = app.anew().await;
+    let again = post_with_key(&app, "one", &body).await;
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.text().await, first);
+    let other = post_with_key(&app, "one", &chat(json!({"max_tokens": 5}))).await;
+    assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
 async fn a_request_with_a_key_ends_without_its_client_and_is_paid_once() {
     let app = App::with(charging()).await;
     pay(&app, &app.key, 1_000_000).await;

@@ -6,6 +6,7 @@
 //! | `login`, `lookup` | operators' names of accounts, and their lookup |
 //! | `key` | the format of keys, and the stored digest |
 //! | `server_secret`, `seal` | the secret of this server, and encryption under it |
+//! | `byte_seal` | bytes that only the holder of a key opens |
 //! | `thoughts` | thoughts of models that clients keep, signed or sealed |
 //! | `caller` | authenticated callers |
 //! | `means` | balances of cached callers |
@@ -15,6 +16,7 @@
 //! the store, and every process that shares the store has to have the same one. Shared keys and passkeys, which their
 //! owners can read again, are encrypted under a key derived from it: a stolen database contains no usable key.
 
+mod byte_seal;
 mod cache;
 mod caller;
 mod key;
@@ -31,6 +33,7 @@ mod thoughts;
 #[cfg(test)]
 mod tests;
 
+pub use byte_seal::ByteSeal;
 pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller, NoOwner};
 pub use key::{KeyId, KeyText};
 pub use login::{InvalidLogin, Login};

@@ -5,20 +5,18 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
 use muster_protocol::anthropic::Signer;
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::Sealer;
 
-use super::Accounts;
-use super::key;
+use super::{Accounts, ByteSeal};
 
 /// Keys of one account, derived by every process of this deployment.
 pub struct Thoughts {
     signing: hmac::Key,
-    sealing: LessSafeKey,
+    sealing: ByteSeal,
 }
 
 impl fmt::Debug for Thoughts {
@@ -31,10 +29,9 @@ impl Thoughts {
     pub fn new(accounts: &Accounts, account: AccountId) -> Self {
         let secret =
             |purpose: &str| accounts.derived_secret(&format!("{purpose} of {}", account.0));
-        let sealing = UnboundKey::new(&CHACHA20_POLY1305, &secret("sealed thoughts"));
         Self {
             signing: hmac::Key::new(hmac::HMAC_SHA256, &secret("signatures of thoughts")),
-            sealing: LessSafeKey::new(sealing.expect("the key has 32 bytes")),
+            sealing: ByteSeal::new(&secret("sealed thoughts")),
         }
     }
 }
@@ -52,25 +49,10 @@ impl Signer for Thoughts {
 
 impl Sealer for Thoughts {
     fn seal(&self, thinking: &str) -> String {
-        let nonce: [u8; NONCE_LEN] = key::random();
-        let mut sealed = thinking.as_bytes().to_vec();
-        let nonce_of = Nonce::assume_unique_for_key(nonce);
-        let closed = self
-            .sealing
-            .seal_in_place_append_tag(nonce_of, Aad::empty(), &mut sealed);
-        closed.expect("ChaCha20 encrypts a text of this length");
-        STANDARD.encode([nonce.as_slice(), &sealed].concat())
+        self.sealing.seal(thinking)
     }
 
     fn open(&self, sealed: &str) -> Option<String> {
-        let bytes = STANDARD.decode(sealed).ok()?;
-        let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let mut sealed = sealed.to_vec();
-        let text = self
-            .sealing
-            .open_in_place(nonce, Aad::empty(), &mut sealed)
-            .ok()?;
-        String::from_utf8(text.to_vec()).ok()
+        String::from_utf8(self.sealing.open(sealed)?).ok()
     }
 }

@@ -1,4 +1,4 @@
-//! Replies to requests with an `Idempotency-Key`, which outlast the process. They are sealed: the store cannot read them.
+//! Replies to requests with an `Idempotency-Key`, which outlast the process. Replies are sealed: the store cannot read them.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;

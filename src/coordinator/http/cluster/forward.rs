@@ -33,7 +33,7 @@ pub struct Forwarder {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub enum Unanswered {
+pub enum ForwardFailure {
     /// The leader has done nothing with the request, which may go to the next one.
     NotSent(Box<Request>),
     /// The leader may have done what the request asks for.
@@ -81,17 +81,17 @@ impl Forwarder {
         leader: &LeaderAddress,
         signed: HeaderValue,
         request: Request,
-    ) -> Result<Response, Unanswered> {
+    ) -> Result<Response, ForwardFailure> {
         let (parts, body) = request.into_parts();
         let client = tunnel::wanted(&parts);
         let Some((body, copy)) = small_body(&parts.headers, body).await else {
             // The client ended before its body did.
-            return Err(Unanswered::Broken);
+            return Err(ForwardFailure::Broken);
         };
         let (body, recovery) = recoverable(body, copy);
         let outbound = outbound(&parts, client.is_some(), leader, signed, body);
         let Some(outbound) = outbound else {
-            return Err(Unanswered::Broken);
+            return Err(ForwardFailure::Broken);
         };
         let sending = self.client.request(outbound);
         let answered = tokio::select! {
@@ -105,11 +105,11 @@ impl Forwarder {
                     debug!("passing a request on to {} failed: {error}", leader.url);
                 }
                 let was_not_sent = error.is_some_and(|error| error.is_connect());
-                return Err(unanswered(parts, recovery, was_not_sent));
+                return Err(failure(parts, recovery, was_not_sent));
             }
         };
         if response.headers().contains_key(NOT_LEADING) {
-            return Err(unanswered(parts, recovery, true));
+            return Err(failure(parts, recovery, true));
         }
         if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (response.status(), client) {
             let end = (leader.gone.clone(), self.tasks.stopping());
@@ -133,13 +133,13 @@ async fn small_body(headers: &HeaderMap, body: Body) -> Option<(Body, Option<Byt
 }
 
 /// A request that changes nothing may be repeated whatever came of it.
-fn unanswered(parts: Parts, recovery: BodyRecovery, was_not_sent: bool) -> Unanswered {
+fn failure(parts: Parts, recovery: BodyRecovery, was_not_sent: bool) -> ForwardFailure {
     if !was_not_sent && !parts.method.is_safe() {
-        return Unanswered::Broken;
+        return ForwardFailure::Broken;
     }
     match recovery.body() {
-        Some(body) => Unanswered::NotSent(Box::new(Request::from_parts(parts, body))),
-        None => Unanswered::Broken,
+        Some(body) => ForwardFailure::NotSent(Box::new(Request::from_parts(parts, body))),
+        None => ForwardFailure::Broken,
     }
 }
 

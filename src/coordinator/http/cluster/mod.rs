@@ -47,8 +47,8 @@ use muster_process::tasks::Tasks;
 use super::address::PeerAddress;
 use super::serve::HouseholdLimit;
 use super::unbuilt;
-use forward::{Forwarder, Unanswered};
-use signature::{Sender, Signer};
+use forward::{Forwarder, ForwardFailure};
+use signature::{NodeHeader, NodeSigner};
 
 /// A coordinator of a cluster. Clones speak of the same one.
 #[derive(Debug, Clone)]
@@ -56,8 +56,8 @@ pub struct Node(Arc<NodeState>);
 
 #[derive(Debug)]
 struct NodeState {
-    role: watch::Sender<Role>,
-    signer: Signer,
+    role: watch::Sender<NodeRole>,
+    signer: NodeSigner,
     forwarder: Forwarder,
     condition: Condition,
     /// Nodes bring the connections of many clients.
@@ -73,7 +73,7 @@ struct NodeState {
 
 /// What this node does with a request.
 #[derive(Debug, Clone, Default)]
-enum Role {
+enum NodeRole {
     /// No leader answers yet.
     #[default]
     Waiting,
@@ -103,7 +103,7 @@ impl Node {
     pub fn new(secret: &[u8; 32], settings: &str, condition: Condition, tasks: &Tasks) -> Self {
         Self(Arc::new(NodeState {
             role: watch::Sender::default(),
-            signer: Signer::new(secret, settings),
+            signer: NodeSigner::new(secret, settings),
             forwarder: Forwarder::new(tasks),
             condition,
             household_limit: OnceLock::new(),
@@ -115,7 +115,7 @@ impl Node {
         }))
     }
 
-    /// Answers every request, whoever leads.
+    /// Answers every request, whichever node leads.
     pub fn router(&self) -> Router {
         Router::new().fallback(answer).with_state(self.clone())
     }
@@ -134,8 +134,8 @@ impl Node {
     pub fn follow(&self, leader: Option<&Leader>) {
         let leader = leader.and_then(|leader| Some((leader.epoch, leader.address.as_deref()?)));
         let is_same = match (&*self.0.role.borrow(), leader) {
-            (Role::Following(now), Some(leader)) => (now.epoch, &*now.url) == leader,
-            (Role::Waiting, None) => true,
+            (NodeRole::Following(now), Some(leader)) => (now.epoch, &*now.url) == leader,
+            (NodeRole::Waiting, None) => true,
             _ => false,
         };
         if is_same {
@@ -144,35 +144,35 @@ impl Node {
         self.enter(match leader {
             Some((epoch, url)) => {
                 info!("following the coordinator at {url}");
-                Role::Following(LeaderAddress {
+                NodeRole::Following(LeaderAddress {
                     epoch,
                     url: url.into(),
                     gone: CancellationToken::new(),
                 })
             }
-            None => Role::Waiting,
+            None => NodeRole::Waiting,
         });
     }
 
     /// This coordinator was elected, and answers once it has started.
     pub fn wait(&self) {
-        self.enter(Role::Waiting);
+        self.enter(NodeRole::Waiting);
     }
 
     /// This coordinator leads and answers by itself.
     pub fn lead(&self, epoch: Epoch, router: Router) {
-        self.enter(Role::Leading(epoch, router));
+        self.enter(NodeRole::Leading(epoch, router));
     }
 
-    fn enter(&self, role: Role) {
-        if let Role::Following(leader) = self.0.role.send_replace(role) {
+    fn enter(&self, role: NodeRole) {
+        if let NodeRole::Following(leader) = self.0.role.send_replace(role) {
             leader.gone.cancel();
         }
     }
 
     fn leader(&self) -> Option<LeaderAddress> {
         match &*self.0.role.borrow() {
-            Role::Following(leader) => Some(leader.clone()),
+            NodeRole::Following(leader) => Some(leader.clone()),
             _ => None,
         }
     }
@@ -183,7 +183,7 @@ impl Node {
             return Ok(None);
         };
         let sender = self.0.signer.verify(&signed, request);
-        let Some(Sender { client, build }) = sender else {
+        let Some(NodeHeader { client, build }) = sender else {
             let node = peer(request);
             let times = self.0.forged.fetch_add(1, Ordering::Relaxed) + 1;
             warn!(
@@ -237,7 +237,7 @@ async fn answer(State(node): State<Node>, mut request: Request) -> Response {
     loop {
         let now = role.borrow_and_update().clone();
         let pause = match now {
-            Role::Leading(epoch, router) => {
+            NodeRole::Leading(epoch, router) => {
                 request.extensions_mut().insert(node.figures(Some(epoch)));
                 return router
                     .oneshot(request)
@@ -245,20 +245,20 @@ async fn answer(State(node): State<Node>, mut request: Request) -> Response {
                     .unwrap_or_else(|never| match never {});
             }
             _ if sender.is_some() => return not_leading(),
-            Role::Waiting => {
+            NodeRole::Waiting => {
                 if let Some(response) = own::answer(&node, None, &path) {
                     return response;
                 }
                 HOLD
             }
-            Role::Following(leader) => {
+            NodeRole::Following(leader) => {
                 if let Some(response) = own::answer(&node, Some(&leader), &path) {
                     return response;
                 }
                 match node.forward(&leader, request).await {
                     Ok(response) => return response,
-                    Err(Unanswered::NotSent(back)) => request = *back,
-                    Err(Unanswered::Broken) => {
+                    Err(ForwardFailure::NotSent(back)) => request = *back,
+                    Err(ForwardFailure::Broken) => {
                         return unbuilt::unavailable(
                             "the leading coordinator ended while it had this request; repeat it",
                             &path,
@@ -286,7 +286,7 @@ impl Node {
         &self,
         leader: &LeaderAddress,
         request: Request,
-    ) -> Result<Response, Unanswered> {
+    ) -> Result<Response, ForwardFailure> {
         let client = peer(&request);
         let signed = self.0.signer.sign(client, &request);
         let answered = self.0.forwarder.forward(leader, signed, request).await;

@@ -1,11 +1,13 @@
 //! The header by which a node says from which address the request comes that it passes on, and with which settings it runs.
-//! It is signed with a key that is derived from the server secret, over the moment, the address and the request line.
+//! The signature covers the moment, the address, the build and the request line, under a key derived from the server secret.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
-use ring::hmac;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 
 use crate::clock::wall_clock;
 
@@ -14,25 +16,31 @@ pub const FORWARDED: HeaderName = HeaderName::from_static("muster-forwarded");
 /// How old a signature may be. Clocks of nodes are at most a second from the database server's.
 const MOST_AGE_MILLIS: u64 = 5_000;
 
-#[derive(Debug)]
-pub struct Signer {
-    key: hmac::Key,
+pub struct NodeSigner {
+    mac: Hmac<Sha256>,
     /// The version and settings of this node, without spaces.
     build: String,
 }
 
 /// What the header of another node says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sender {
+pub struct NodeHeader {
     pub client: IpAddr,
     pub build: String,
 }
 
-impl Signer {
+/// Shows nothing of the key.
+impl fmt::Debug for NodeSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeSigner({})", self.build)
+    }
+}
+
+impl NodeSigner {
     /// `settings` is a digest of those that all nodes share.
     pub fn new(secret: &[u8; 32], settings: &str) -> Self {
         Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+            mac: Hmac::new_from_slice(secret).expect("HMAC-SHA-256 accepts keys of any length"),
             build: format!("{}/{settings}", env!("CARGO_PKG_VERSION")),
         }
     }
@@ -50,19 +58,16 @@ impl Signer {
 
     fn sign_at(&self, millis: i64, client: IpAddr, request: &Request) -> HeaderValue {
         let text = signed(millis, client, &self.build, request);
-        let tag = hmac::sign(&self.key, text.as_bytes());
-        let tag: String = tag
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let mac = self.mac.clone().chain_update(text.as_bytes());
+        let tag = mac.finalize().into_bytes();
+        let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
         let value = format!("{millis} {client} {} {tag}", self.build);
         // Digits, an address, a version and digits.
         HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static(""))
     }
 
     /// None where no node of this cluster has just signed the request.
-    pub fn verify(&self, header: &HeaderValue, request: &Request) -> Option<Sender> {
+    pub fn verify(&self, header: &HeaderValue, request: &Request) -> Option<NodeHeader> {
         let parts: Vec<&str> = header.to_str().ok()?.split(' ').collect();
         let [millis, client, build, tag] = parts[..] else {
             return None;
@@ -70,8 +75,9 @@ impl Signer {
         let (millis, client) = (millis.parse().ok()?, client.parse().ok()?);
         let age = wall_clock().0.abs_diff(millis);
         let text = signed(millis, client, build, request);
-        let is_signed = hmac::verify(&self.key, text.as_bytes(), &bytes(tag)?).is_ok();
-        (is_signed && age <= MOST_AGE_MILLIS).then(|| Sender {
+        let mac = self.mac.clone().chain_update(text.as_bytes());
+        let is_signed = mac.verify_slice(&bytes(tag)?).is_ok();
+        (is_signed && age <= MOST_AGE_MILLIS).then(|| NodeHeader {
             client,
             build: build.to_owned(),
         })
@@ -96,7 +102,7 @@ mod tests {
     use axum::extract::Request;
     use axum::http::{HeaderValue, Method};
 
-    use super::{MOST_AGE_MILLIS, Signer};
+    use super::{MOST_AGE_MILLIS, NodeSigner};
     use crate::clock::wall_clock;
 
     fn request(method: Method, uri: &str) -> Request {
@@ -106,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_for_one_request_of_one_moment() {
-        let signer = Signer::new(&[7; 32], "settings");
+        let signer = NodeSigner::new(&[7; 32], "settings");
         let client = "192.0.2.7".parse().unwrap();
         let asked = request(Method::POST, "/v1/chat/completions?a=1");
         let signed = signer.sign(client, &asked);
@@ -123,7 +129,7 @@ mod tests {
             assert_eq!(signer.verify(&signed, &other), None, "{other:?}");
         }
         assert_eq!(
-            Signer::new(&[8; 32], "settings").verify(&signed, &asked),
+            NodeSigner::new(&[8; 32], "settings").verify(&signed, &asked),
             None
         );
         let text = signed.to_str().unwrap().to_owned();
@@ -146,7 +152,7 @@ mod tests {
 
     #[test]
     fn nodes_of_one_version_with_other_settings_differ() {
-        let signer = Signer::new(&[7; 32], "one");
+        let signer = NodeSigner::new(&[7; 32], "one");
         let version = env!("CARGO_PKG_VERSION");
         assert!(!signer.differs(&format!("{version}/one")));
         assert!(signer.differs(&format!("{version}/other")));

@@ -32,13 +32,13 @@ const SECRET: [u8; 32] = [3; 32];
 const CLIENT: &str = "198.51.100.7";
 
 /// A node, and where it listens.
-struct Place {
+struct TestNode {
     node: Node,
     url: String,
     tasks: Tasks,
 }
 
-impl Place {
+impl TestNode {
     async fn start() -> Self {
         Self::with_secret(&SECRET).await
     }
@@ -113,8 +113,8 @@ async fn mirror(request: Request) -> Response {
         .into_response()
 }
 
-async fn leading(router: Router, epoch: i64) -> Place {
-    let place = Place::start().await;
+async fn leading(router: Router, epoch: i64) -> TestNode {
+    let place = TestNode::start().await;
     place.node.lead(Epoch(epoch), router);
     place
 }
@@ -122,7 +122,7 @@ async fn leading(router: Router, epoch: i64) -> Place {
 #[tokio::test]
 async fn a_follower_passes_requests_on_with_the_address_of_the_client() {
     let leader = leading(Router::new().fallback(mirror), 1).await;
-    let follower = Place::start().await;
+    let follower = TestNode::start().await;
     follower.follow(1, &leader.url);
     let mut asked = request("POST", "/v1/anything?a=1", "a body");
     let headers = asked.headers_mut();
@@ -156,7 +156,7 @@ async fn a_follower_passes_requests_on_with_the_address_of_the_client() {
 async fn a_header_of_no_node_is_refused_and_counted() {
     let leader = leading(Router::new().fallback(mirror), 1).await;
     let mut forged = request("GET", "/", "");
-    let stranger = Place::with_secret(&[4; 32]).await;
+    let stranger = TestNode::with_secret(&[4; 32]).await;
     let header = stranger
         .node
         .0
@@ -165,7 +165,7 @@ async fn a_header_of_no_node_is_refused_and_counted() {
     forged.headers_mut().insert(FORWARDED, header);
     assert_eq!(leader.ask(forged).await.0, StatusCode::BAD_REQUEST);
     // Nor does a follower take one from its client.
-    let follower = Place::start().await;
+    let follower = TestNode::start().await;
     follower.follow(1, &leader.url);
     let mut forged = request("GET", "/", "");
     forged
@@ -178,22 +178,22 @@ async fn a_header_of_no_node_is_refused_and_counted() {
 
 #[tokio::test]
 async fn a_request_waits_for_the_next_leader() {
-    let follower = Arc::new(Place::start().await);
+    let follower = Arc::new(TestNode::start().await);
     let asked = {
         let follower = follower.clone();
-        tokio::spawn(async move { follower.ask(request("POST", "/later", "a body")).await })
+        Tasks::default().start(async move { follower.ask(request("POST", "/later", "a body")).await })
     };
-    // An address at which nobody listens, then a node that leads no more, then the one that does.
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", nobody.local_addr().unwrap());
-    drop(nobody);
+    // An address without a listener, then a node that leads no more, then the one that does.
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
     follower.follow(1, &url);
     eventually("a try at the first address", || async {
         let failed = follower.node.figures(None).failed;
         (failed > 0).then_some(()).ok_or("no try yet")
     })
     .await;
-    let former = Place::start().await;
+    let former = TestNode::start().await;
     let failed = follower.node.figures(None).failed;
     follower.follow(2, &former.url);
     eventually("a try at the second address", || async {
@@ -207,12 +207,17 @@ async fn a_request_waits_for_the_next_leader() {
     assert_eq!(status, StatusCode::OK, "{body}");
     assert!(body.ends_with(" a body"), "{body}");
     // And of a node that becomes the leader itself.
-    let other = Arc::new(Place::start().await);
+    let other = Arc::new(TestNode::start().await);
     let asked = {
         let other = other.clone();
-        tokio::spawn(async move { other.ask(request("GET", "/own", "")).await })
+        Tasks::default().start(async move { other.ask(request("GET", "/own", "")).await })
     };
-    tokio::task::yield_now().await;
+    eventually("a request that waits", || async {
+        // The probe has the other receiver.
+        let receivers = other.node.0.role.receiver_count();
+        (receivers == 2).then_some(()).ok_or(receivers.to_string())
+    })
+    .await;
     other.node.lead(Epoch(4), Router::new().fallback(mirror));
     assert_eq!(asked.await.unwrap().0, StatusCode::OK);
 }
@@ -223,7 +228,7 @@ async fn breaking() -> (String, Arc<AtomicUsize>) {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
-    tokio::spawn(async move {
+    Tasks::default().start(async move {
         loop {
             let (mut stream, _): (TcpStream, _) = listener.accept().await.unwrap();
             let mut head = [0; 4096];
@@ -236,7 +241,7 @@ async fn breaking() -> (String, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn what_a_lost_leader_may_have_done_is_repeated_by_the_client_alone() {
-    let follower = Place::start().await;
+    let follower = TestNode::start().await;
     let (broken, _) = breaking().await;
     follower.follow(1, &broken);
     let (status, headers, body) = follower
@@ -251,7 +256,7 @@ async fn what_a_lost_leader_may_have_done_is_repeated_by_the_client_alone() {
     let follower = Arc::new(follower);
     let asked = {
         let follower = follower.clone();
-        tokio::spawn(async move { follower.ask(request("GET", "/v1/models", "")).await })
+        Tasks::default().start(async move { follower.ask(request("GET", "/v1/models", "")).await })
     };
     eventually("a request that broke", || async {
         let failed = follower.node.figures(None).failed;
@@ -276,7 +281,7 @@ async fn a_response_of_a_leader_that_stands_still_ends_with_it() {
         )
         .with_state(body);
     let leader = leading(router, 1).await;
-    let follower = Place::start().await;
+    let follower = TestNode::start().await;
     follower.follow(1, &leader.url);
     let asked = request("GET", "/stream", "");
     let response = follower.node.router().oneshot(asked).await.unwrap();
@@ -304,7 +309,7 @@ async fn a_websocket_goes_through_a_follower() {
         let (mut parts, _) = request.into_parts();
         let upgrade = hyper::upgrade::on(&mut Request::from_parts(parts.clone(), ()));
         let key = parts.headers.remove("sec-websocket-key").unwrap();
-        tokio::spawn(async move {
+        Tasks::default().start(async move {
             let stream = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
             let role = tokio_tungstenite::tungstenite::protocol::Role::Server;
             let socket = tokio_tungstenite::WebSocketStream::from_raw_socket(stream, role, None);
@@ -322,10 +327,13 @@ async fn a_websocket_goes_through_a_follower() {
         (StatusCode::SWITCHING_PROTOCOLS, headers)
     };
     let leader = leading(Router::new().route("/socket", any(echo)), 1).await;
-    let follower = Place::start().await;
+    let follower = TestNode::start().await;
     follower.follow(1, &leader.url);
     let url = format!("{}/socket", follower.url.replace("http", "ws"));
-    let (mut socket, _) = tokio_tungstenite::connect_async(&url).await.unwrap();
+    let stream = TcpStream::connect(follower.url.trim_start_matches("http://"))
+        .await
+        .unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async(&url, stream).await.unwrap();
     for size in [1, 1000, 1 << 20] {
         let sent = Message::binary(vec![7; size]);
         socket.send(sent.clone()).await.unwrap();
@@ -339,7 +347,7 @@ async fn a_websocket_goes_through_a_follower() {
 
 #[tokio::test]
 async fn a_follower_is_ready_while_its_leader_answers() {
-    let follower = Place::start().await;
+    let follower = TestNode::start().await;
     let status = async || {
         let (status, body) = follower.ask(request("GET", "/health/ready", "")).await;
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();

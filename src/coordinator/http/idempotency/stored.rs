@@ -5,14 +5,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::cache::{LIFETIME, ReplayKey, StoredReply};
-use crate::accounts::Accounts;
+use crate::accounts::{Accounts, ByteSeal};
 use crate::clock::wall_clock;
 use crate::storage::{ReplyRow, Store};
 use muster_protocol::job::UnixMillis;
@@ -31,8 +29,9 @@ pub struct ReplyStore {
 #[derive(Clone, Copy)]
 pub struct ClientKey<'a>(pub &'a [u8]);
 
+/// What is sealed of a reply.
 #[derive(Serialize, Deserialize)]
-struct Contents {
+struct SealedReply {
     request: [u8; 32],
     status: u16,
     headers: Vec<(String, String)>,
@@ -40,12 +39,12 @@ struct Contents {
 }
 
 impl ReplyStore {
-    /// A store that fails costs nobody the reply: the next process has it not, that is all.
+    /// A failure is logged: this process still repeats the reply, the next one will not.
     pub async fn save(&self, key: ReplayKey, header: ClientKey<'_>, reply: &StoredReply) {
         if reply.body.len() > MAX_BYTES {
             return;
         }
-        let Some(sealed) = self.sealing_key(key, header).and_then(|sealing| seal(&sealing, reply)) else {
+        let Some(sealed) = seal(&self.byte_seal(key, header), reply) else {
             return;
         };
         let row = ReplyRow {
@@ -67,18 +66,17 @@ impl ReplyStore {
             warn!("looking for the reply to a request with an Idempotency-Key failed: {error}");
             None
         })?;
-        let reply = open(&self.sealing_key(key, header)?, &row.sealed)?;
+        let reply = open(&self.byte_seal(key, header), &row.sealed)?;
         Some(StoredReply {
             at: begun(row.expires_at, now),
             ..reply
         })
     }
 
-    fn sealing_key(&self, (account, _): ReplayKey, header: ClientKey<'_>) -> Option<LessSafeKey> {
+    fn byte_seal(&self, (account, _): ReplayKey, header: ClientKey<'_>) -> ByteSeal {
         let header = STANDARD.encode(header.0);
         let purpose = format!("reply of {} to {header}", account.0);
-        let secret = self.accounts.derived_secret(&purpose);
-        Some(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &secret).ok()?))
+        ByteSeal::new(&self.accounts.derived_secret(&purpose))
     }
 }
 
@@ -93,9 +91,9 @@ fn digest_text((_, digest): ReplayKey) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn seal(key: &LessSafeKey, reply: &StoredReply) -> Option<String> {
+fn seal(key: &ByteSeal, reply: &StoredReply) -> Option<String> {
     let headers = reply.headers.iter();
-    let contents = Contents {
+    let contents = SealedReply {
         request: reply.request,
         status: reply.status.as_u16(),
         headers: headers
@@ -103,21 +101,12 @@ fn seal(key: &LessSafeKey, reply: &StoredReply) -> Option<String> {
             .collect::<Option<_>>()?,
         body: STANDARD.encode(&reply.body),
     };
-    let mut text = serde_json::to_vec(&contents).ok()?;
-    let mut nonce = [0; NONCE_LEN];
-    SystemRandom::new().fill(&mut nonce).ok()?;
-    let unique = Nonce::assume_unique_for_key(nonce);
-    key.seal_in_place_append_tag(unique, Aad::empty(), &mut text)
-        .ok()?;
-    Some(STANDARD.encode([nonce.as_slice(), &text].concat()))
+    Some(key.seal(serde_json::to_vec(&contents).ok()?))
 }
 
-fn open(key: &LessSafeKey, sealed: &str) -> Option<StoredReply> {
-    let mut bytes = STANDARD.decode(sealed).ok()?;
-    let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN)?;
-    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-    let text = key.open_in_place(nonce, Aad::empty(), text).ok()?;
-    let contents: Contents = serde_json::from_slice(text).ok()?;
+fn open(key: &ByteSeal, sealed: &str) -> Option<StoredReply> {
+    let text = key.open(sealed)?;
+    let contents: SealedReply = serde_json::from_slice(&text).ok()?;
     let headers = contents.headers.iter().map(|(name, value)| {
         let name = HeaderName::try_from(name.as_str()).ok()?;
         Some((name, HeaderValue::from_str(value).ok()?))
@@ -135,13 +124,12 @@ fn open(key: &LessSafeKey, sealed: &str) -> Option<StoredReply> {
 mod tests {
     use axum::http::{HeaderMap, HeaderValue, StatusCode};
     use bytes::Bytes;
-    use ring::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
     use tokio::time::Instant;
 
-    use super::{StoredReply, open, seal};
+    use super::{ByteSeal, StoredReply, open, seal};
 
-    fn key(byte: u8) -> LessSafeKey {
-        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[byte; 32]).unwrap())
+    fn key(byte: u8) -> ByteSeal {
+        ByteSeal::new(&[byte; 32])
     }
 
     #[test]
