@@ -66,6 +66,17 @@ macro_rules! select_accounts {
     };
 }
 
+/// Whether an account was deleted: nothing that arrives late is stored for it.
+pub async fn is_deleted(
+    account: AccountId,
+    connection: &mut AnyConnection,
+) -> Result<bool, StorageError> {
+    let deleted = sqlx::query("SELECT 1 FROM accounts WHERE id = $1 AND roles LIKE $2");
+    let deleted = deleted.bind(account.0);
+    let deleted = deleted.bind(format!("%{}%", Roles::DELETED));
+    Ok(deleted.fetch_optional(connection).await?.is_some())
+}
+
 impl Store {
     pub async fn create_account(
         &self,

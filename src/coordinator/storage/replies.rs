@@ -6,6 +6,7 @@ use sqlx::{AnyConnection, Row};
 
 use muster_protocol::job::{AccountId, UnixMillis};
 
+use super::accounts::is_deleted;
 use super::rows::{Stored, first};
 use super::write::Change;
 use super::{StorageError, Store};
@@ -34,8 +35,9 @@ impl Store {
         key: &str,
         now: UnixMillis,
     ) -> Result<Option<ReplyRow>, StorageError> {
-        let query =
-            sqlx::query("SELECT * FROM replies WHERE account = $1 AND key = $2 AND expires_at > $3");
+        let query = sqlx::query(
+            "SELECT * FROM replies WHERE account = $1 AND key = $2 AND expires_at > $3",
+        );
         let query = query.bind(account.0).bind(key.to_owned()).bind(now.0);
         first(query, &self.readers).await
     }
@@ -64,6 +66,9 @@ impl Change for ReplyRow {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
+            if is_deleted(self.account, connection).await? {
+                return Ok(());
+            }
             let insert = sqlx::query(
                 "INSERT INTO replies (account, key, sealed, expires_at) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (account, key) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at",

@@ -4,9 +4,9 @@ use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::accounts::Roles;
 use muster_protocol::job::{AccountId, RequestId, UnixMillis};
 
+use super::accounts::is_deleted;
 use super::rows::{Stored, all, first};
 use super::write::Change;
 use super::{StorageError, Store};
@@ -261,10 +261,7 @@ impl Change for OwnedResponse {
         connection: &'a mut AnyConnection,
     ) -> BoxFuture<'a, Result<(), StorageError>> {
         Box::pin(async move {
-            let deleted = sqlx::query("SELECT 1 FROM accounts WHERE id = $1 AND roles LIKE $2");
-            let deleted = deleted.bind(self.row.account.0);
-            let deleted = deleted.bind(format!("%{}%", Roles::DELETED));
-            if deleted.fetch_optional(&mut *connection).await?.is_some() {
+            if is_deleted(self.row.account, connection).await? {
                 return Ok(());
             }
             let query = sqlx::query(

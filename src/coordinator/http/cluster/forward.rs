@@ -183,8 +183,9 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named = headers.get_all(CONNECTION).into_iter();
     let named = named.flat_map(|names| names.to_str().unwrap_or_default().split(','));
     let named: Vec<String> = named.map(|name| name.trim().to_ascii_lowercase()).collect();
-    let is_of_connection =
-        |name: &HeaderName| HOP_BY_HOP.contains(name) || named.iter().any(|one| one == name.as_str());
+    let is_of_connection = |name: &HeaderName| {
+        HOP_BY_HOP.contains(name) || named.iter().any(|one| one == name.as_str())
+    };
     let kept = headers.iter().filter(|(name, _)| !is_of_connection(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))
         .collect()

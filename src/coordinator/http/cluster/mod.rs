@@ -47,7 +47,7 @@ use muster_process::tasks::Tasks;
 use super::address::PeerAddress;
 use super::serve::HouseholdLimit;
 use super::unbuilt;
-use forward::{Forwarder, ForwardFailure};
+use forward::{ForwardFailure, Forwarder};
 use signature::{NodeHeader, NodeSigner};
 
 /// A coordinator of a cluster. Clones speak of the same one.

@@ -181,7 +181,8 @@ async fn a_request_waits_for_the_next_leader() {
     let follower = Arc::new(TestNode::start().await);
     let asked = {
         let follower = follower.clone();
-        Tasks::default().start(async move { follower.ask(request("POST", "/later", "a body")).await })
+        Tasks::default()
+            .start(async move { follower.ask(request("POST", "/later", "a body")).await })
     };
     // An address without a listener, then a node that leads no more, then the one that does.
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();

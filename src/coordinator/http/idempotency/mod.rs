@@ -42,10 +42,10 @@ use crate::state::LiveSettings;
 use bodies::StreamBody;
 pub use cache::LIFETIME as REPLIES_KEPT;
 use cache::{ReplayKey, ReplyCache, Slot, StoredReply};
-use stored::ClientKey;
-pub use stored::ReplyStore;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, FailureKind};
+use stored::ClientKey;
+pub use stored::ReplyStore;
 
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -181,7 +181,9 @@ impl RunningRequest {
     /// The reply that an earlier process has stored for the same key, which is in memory from here on.
     async fn of_earlier_process(&self) -> Option<Arc<StoredReply>> {
         let store = self.replays.store.as_ref()?;
-        let found = store.find(self.key, ClientKey(self.header.as_bytes())).await?;
+        let found = store
+            .find(self.key, ClientKey(self.header.as_bytes()))
+            .await?;
         let mut cache = self.replays.lock();
         cache.keep(self.key, found);
         match cache.slots.get(&self.key) {

@@ -54,7 +54,9 @@ impl ReplyStore {
             expires_at: wall_clock().after(LIFETIME),
         };
         if let Err(error) = self.store.save_reply(row).await {
-            warn!("storing the reply to a request with an Idempotency-Key failed, a restart forgets it: {error}");
+            warn!(
+                "storing the reply to a request with an Idempotency-Key failed, a restart forgets it: {error}"
+            );
         }
     }
 

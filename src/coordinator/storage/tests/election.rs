@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 use super::scratch::{OwnServer, SOUND, Scratch, settlement};
 use crate::leadership::{Epoch, Leadership, Tenure};
 use crate::storage::{
-    CreditHold, CreditOutcome, Dues, Hold, Leader, Location, Purse, RequestCount, RequestRow, StorageError,
-    Store, Wanted, connect, lead,
+    CreditHold, CreditOutcome, Dues, Hold, Leader, Location, Purse, RequestCount, RequestRow,
+    StorageError, Store, Wanted, connect, lead,
 };
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{

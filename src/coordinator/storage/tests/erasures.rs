@@ -4,7 +4,7 @@ use super::on_both_engines;
 use super::scratch::Scratch;
 use crate::accounts::{Roles, Scopes};
 use crate::storage::{
-    AccountChange, Dues, ExportSection, NewKeyRow, RequestRow, ResponseRow, Store, Wanted,
+    AccountChange, Dues, ExportSection, NewKeyRow, ReplyRow, RequestRow, ResponseRow, Store, Wanted,
 };
 use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
 use serde_json::Value;
@@ -65,6 +65,15 @@ async fn ask(store: &Store, account: AccountId) -> RequestId {
     id
 }
 
+fn reply(account: AccountId) -> ReplyRow {
+    ReplyRow {
+        account,
+        key: "key".to_owned(),
+        sealed: "sealed".to_owned(),
+        expires_at: UnixMillis(NOW.0 + 1000),
+    }
+}
+
 async fn rows(store: &Store, name: &str, account: AccountId) -> Vec<Value> {
     let section = ExportSection::ALL.iter().find(|it| it.name() == name);
     let rows = store.export_page(*section.unwrap(), account, 0).await;
@@ -79,7 +88,12 @@ async fn a_deleted_account_has_nothing_stored_and_gets_nothing_stored(scratch: S
     for owner in [alice, bob] {
         let saved = response(owner, &format!("resp_{}", owner.0));
         store.save_response(saved).await.unwrap();
+        store.save_reply(reply(owner)).await.unwrap();
     }
+    let has_reply = async |owner| store.reply(owner, "key", NOW).await.unwrap().is_some();
+    assert!(has_reply(alice).await && has_reply(bob).await);
+    let later = UnixMillis(NOW.0 + 1000);
+    assert_eq!(store.reply(alice, "key", later).await, Ok(None));
     let request = ask(&store, alice).await;
     let others = ask(&store, bob).await;
     let owners = store.object_owners(alice, NOW).await.unwrap();
@@ -98,6 +112,8 @@ async fn a_deleted_account_has_nothing_stored_and_gets_nothing_stored(scratch: S
         assert_eq!(rows(&store, section, alice).await.len(), 0, "{section}");
         assert_eq!(rows(&store, section, bob).await.len(), 1, "{section}");
     }
+    store.save_reply(reply(alice)).await.unwrap();
+    assert!(!has_reply(alice).await && has_reply(bob).await);
     // A response that arrives late is not stored, and a late request is deleted by the next call.
     let late = response(alice, "resp_late");
     store.save_response(late).await.unwrap();
