@@ -17,9 +17,10 @@ mod chat;
 #[cfg(feature = "coordinator")]
 mod chat_over_socket;
 mod cli;
-mod cluster;
 #[cfg(feature = "coordinator")]
 mod clients;
+#[cfg(feature = "coordinator")]
+mod cluster;
 mod config;
 #[cfg(feature = "coordinator")]
 mod conformance;
