@@ -275,10 +275,13 @@ async fn a_response_of_a_leader_that_stands_still_ends_with_it() {
     let stream = tokio_stream_of(stream);
     let body = Arc::new(parking_lot::Mutex::new(Some(Body::from_stream(stream))));
     let router = Router::new()
-        .fallback(
-            |State(body): State<Arc<parking_lot::Mutex<Option<Body>>>>| async move {
-                Response::new(body.lock().take().unwrap())
-            },
+        .route(
+            "/stream",
+            get(
+                |State(body): State<Arc<parking_lot::Mutex<Option<Body>>>>| async move {
+                    Response::new(body.lock().take().unwrap())
+                },
+            ),
         )
         .with_state(body);
     let leader = leading(router, 1).await;

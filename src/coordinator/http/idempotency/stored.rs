@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -28,15 +28,6 @@ pub struct ReplyStore {
 /// A client's `Idempotency-Key`, as it came.
 #[derive(Clone, Copy)]
 pub struct ClientKey<'a>(pub &'a [u8]);
-
-/// What is sealed of a reply.
-#[derive(Serialize, Deserialize)]
-struct SealedReply {
-    request: [u8; 32],
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: String,
-}
 
 impl ReplyStore {
     /// A failure is logged: this process still repeats the reply, the next one will not.
@@ -95,29 +86,31 @@ fn digest_text((_, digest): ReplayKey) -> String {
 
 fn seal(key: &ByteSeal, reply: &StoredReply) -> Option<String> {
     let headers = reply.headers.iter();
-    let contents = SealedReply {
-        request: reply.request,
-        status: reply.status.as_u16(),
-        headers: headers
-            .map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
-            .collect::<Option<_>>()?,
-        body: STANDARD.encode(&reply.body),
-    };
-    Some(key.seal(serde_json::to_vec(&contents).ok()?))
+    let headers: Option<Vec<_>> = headers
+        .map(|(name, value)| Some(json!([name.as_str(), value.to_str().ok()?])))
+        .collect();
+    let contents = json!({
+        "request": STANDARD.encode(reply.request),
+        "status": reply.status.as_u16(),
+        "headers": headers?,
+        "body": STANDARD.encode(&reply.body),
+    });
+    Some(key.seal(contents.to_string()))
 }
 
 fn open(key: &ByteSeal, sealed: &str) -> Option<StoredReply> {
     let text = key.open(sealed)?;
-    let contents: SealedReply = serde_json::from_slice(&text).ok()?;
-    let headers = contents.headers.iter().map(|(name, value)| {
-        let name = HeaderName::try_from(name.as_str()).ok()?;
-        Some((name, HeaderValue::from_str(value).ok()?))
+    let contents: Value = serde_json::from_slice(&text).ok()?;
+    let bytes = |name: &str| STANDARD.decode(contents[name].as_str()?).ok();
+    let headers = contents["headers"].as_array()?.iter().map(|header| {
+        let name = HeaderName::try_from(header[0].as_str()?).ok()?;
+        Some((name, HeaderValue::from_str(header[1].as_str()?).ok()?))
     });
     Some(StoredReply {
-        request: contents.request,
-        status: StatusCode::from_u16(contents.status).ok()?,
+        request: bytes("request")?.try_into().ok()?,
+        status: StatusCode::from_u16(contents["status"].as_u64()?.try_into().ok()?).ok()?,
         headers: headers.collect::<Option<HeaderMap>>()?,
-        body: Bytes::from(STANDARD.decode(&contents.body).ok()?),
+        body: Bytes::from(bytes("body")?),
         at: Instant::now(),
     })
 }
