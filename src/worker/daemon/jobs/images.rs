@@ -28,7 +28,15 @@ pub struct ImageReader {
     pub context: usize,
 }
 
-/// Reads the images of a chat in their order, and leaves a part without a link in the place of each.
+/// An image of a chat, as it came.
+struct EncodedImage {
+    place: String,
+    bytes: Vec<u8>,
+    detail: ImageDetail,
+}
+
+/// Reads the images of a chat in their order, and leaves a part without a link in the place of each. No image is decoded
+/// before the headers of all of them say that the model's context has room for them.
 pub fn take(
     messages: &mut [Value],
     reader: Option<&ImageReader>,
@@ -43,23 +51,31 @@ pub fn take(
                 continue;
             }
             let place = format!("messages[{message}].content[{index}]");
-            let image = read_part(&place, part, reader, &mut tokens)?;
+            let reader = reader_of(&place, part, reader)?;
+            let image = EncodedImage::find(place, &part["image_url"])?;
+            tokens += image.tokens(reader)?;
+            if tokens >= reader.context {
+                let limit = reader.context.saturating_sub(1);
+                let found = tokens;
+                return Err(failed(runtime::Failure::PromptTooLong { found, limit }));
+            }
             *part = json!({"type": "image"});
-            images.push(image);
+            images.push((image, reader));
         }
     }
-    Ok(images)
+    let images = images.into_iter();
+    images.map(|(image, reader)| image.read(reader)).collect()
 }
 
-fn read_part(
+/// Refuses what the model does not read.
+fn reader_of<'a>(
     place: &str,
     part: &Value,
-    reader: Option<&ImageReader>,
-    tokens: &mut usize,
-) -> Result<ChatImage, Failure> {
+    reader: Option<&'a ImageReader>,
+) -> Result<&'a ImageReader, Failure> {
     let kind = part["type"].as_str().unwrap_or("unknown");
-    let reader = match (kind, reader) {
-        ("image_url", Some(reader)) => reader,
+    match (kind, reader) {
+        ("image_url", Some(reader)) => Ok(reader),
         (kind, reader) => {
             let known = match reader {
                 Some(_) => "text and images",
@@ -68,40 +84,57 @@ fn read_part(
             let kind: String = kind.chars().take(SHOWN_CHARS).collect();
             let message =
                 format!("{place}: unsupported content type {kind}; the model accepts {known} only");
-            return Err(Failure::new(FailureKind::UnsupportedValue, message));
+            Err(Failure::new(FailureKind::UnsupportedValue, message))
         }
-    };
-    let link = &part["image_url"];
-    let bytes = inline(place, link["url"].as_str().unwrap_or_default())?;
-    let detail = match link["detail"].as_str() {
-        Some("low") => ImageDetail::Low,
-        _ => ImageDetail::Full,
-    };
-    let unusable = |error: ImageError| {
-        let message = format!("{place}: the image is unusable: {error}");
-        Failure::new(FailureKind::InvalidRequest, message)
-    };
-    // Before anything is decoded: an image that is too long for the model costs no memory.
-    let size = image::inspect(&bytes, PHOTO).map_err(unusable)?;
-    let size = [size.width as usize, size.height as usize];
-    let named = |failure: runtime::Failure| match failure {
-        runtime::Failure::BadRequest(reason) => {
-            Failure::new(FailureKind::InvalidRequest, format!("{place}: {reason}"))
-        }
-        failure => failed(failure),
-    };
-    *tokens += reader.input.tokens(size, detail).map_err(named)?;
-    if *tokens >= reader.context {
-        let (found, limit) = (*tokens, reader.context.saturating_sub(1));
-        return Err(failed(runtime::Failure::PromptTooLong { found, limit }));
     }
-    // One at a time: pixels take many times the memory of their file.
-    static DECODING: Mutex<()> = Mutex::new(());
-    let _alone = DECODING.lock();
-    let pixels = decoded(&bytes).map_err(unusable)?;
-    let size = [pixels.width() as usize, pixels.height() as usize];
-    let image = reader.input.process(&rgb(pixels), size, detail);
-    image.map_err(named)
+}
+
+impl EncodedImage {
+    fn find(place: String, link: &Value) -> Result<Self, Failure> {
+        let bytes = inline(&place, link["url"].as_str().unwrap_or_default())?;
+        let detail = match link["detail"].as_str() {
+            Some("low") => ImageDetail::Low,
+            _ => ImageDetail::Full,
+        };
+        Ok(Self {
+            place,
+            bytes,
+            detail,
+        })
+    }
+
+    /// By the header alone.
+    fn tokens(&self, reader: &ImageReader) -> Result<usize, Failure> {
+        let size = image::inspect(&self.bytes, PHOTO).map_err(|error| self.unusable(&error))?;
+        let size = [size.width as usize, size.height as usize];
+        let tokens = reader.input.tokens(size, self.detail);
+        tokens.map_err(|failure| self.named(failure))
+    }
+
+    fn read(self, reader: &ImageReader) -> Result<ChatImage, Failure> {
+        // One at a time: pixels take many times the memory of their file.
+        static DECODING: Mutex<()> = Mutex::new(());
+        let _alone = DECODING.lock();
+        let pixels = decoded(&self.bytes).map_err(|error| self.unusable(&error))?;
+        let size = [pixels.width() as usize, pixels.height() as usize];
+        let image = reader.input.process(&rgb(pixels), size, self.detail);
+        image.map_err(|failure| self.named(failure))
+    }
+
+    fn unusable(&self, error: &ImageError) -> Failure {
+        let message = format!("{}: the image is unusable: {error}", self.place);
+        Failure::new(FailureKind::InvalidRequest, message)
+    }
+
+    fn named(&self, failure: runtime::Failure) -> Failure {
+        match failure {
+            runtime::Failure::BadRequest(reason) => {
+                let message = format!("{}: {reason}", self.place);
+                Failure::new(FailureKind::InvalidRequest, message)
+            }
+            failure => failed(failure),
+        }
+    }
 }
 
 /// As the daemon says an engine's refusal.
@@ -224,6 +257,20 @@ mod tests {
             images[0].rows()
         };
         assert_eq!((tokens(&mut full), tokens(&mut low)), (784, 256));
+    }
+
+    /// The first image ends after its header, which nothing finds out.
+    #[test]
+    fn images_that_do_not_fit_together_are_not_decoded() {
+        let cut = |link: String| link[..link.len() / 8 * 4].to_owned();
+        let mut messages = chat(&cut(link(900, 900)));
+        let refused = take(&mut messages.clone(), Some(&reader())).unwrap_err();
+        assert!(refused.message.contains("cannot be decoded"), "{refused}");
+        let second = json!({"type": "image_url", "image_url": {"url": link(900, 900)}});
+        let parts = messages[1]["content"].as_array_mut().unwrap();
+        parts.push(second);
+        let refused = take(&mut messages, Some(&reader())).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::ContextLengthExceeded, "{refused}");
     }
 
     #[test]
