@@ -270,7 +270,11 @@ mod tests {
         let parts = messages[1]["content"].as_array_mut().unwrap();
         parts.push(second);
         let refused = take(&mut messages, Some(&reader())).unwrap_err();
-        assert_eq!(refused.kind, FailureKind::ContextLengthExceeded, "{refused}");
+        assert_eq!(
+            refused.kind,
+            FailureKind::ContextLengthExceeded,
+            "{refused}"
+        );
     }
 
     #[test]
