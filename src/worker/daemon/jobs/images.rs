@@ -262,7 +262,10 @@ mod tests {
     /// The first image ends after its header, which nothing finds out.
     #[test]
     fn images_that_do_not_fit_together_are_not_decoded() {
-        let cut = |link: String| link[..link.len() / 8 * 4].to_owned();
+        let cut = |link: String| {
+            let data = link.find(',').unwrap() + 1;
+            link[..data + (link.len() - data) / 8 * 4].to_owned()
+        };
         let mut messages = chat(&cut(link(900, 900)));
         let refused = take(&mut messages.clone(), Some(&reader())).unwrap_err();
         assert!(refused.message.contains("cannot be decoded"), "{refused}");
