@@ -23,8 +23,12 @@ settings! {
         sockets: usize where (1..=64) = 4,
         /// Software name at an AI Horde server, as NAME:VERSION:URL, with kind = "legacy". Such servers know the features of a worker by it: one that does not know the name gives no requests whose images are uploaded.
         agent: Option<String>; unset "Muster",
-        /// Take image requests that may be not safe for work, with kind = "legacy". Otherwise such requests are not taken, and an image that engine.safety_checker flags is replaced by an empty one. Set it where you allow such images.
-        nsfw: bool = false,
+        /// Take image requests that may be not safe for work. Otherwise such requests are not taken, and an image that engine.safety_checker flags is not sent: with kind = "legacy" an empty one replaces it, on a socket its job fails. Set it to what you allow there.
+        nsfw: Option<bool>; unset "true with kind = \"socket\", false with kind = \"legacy\"",
+        /// Take image requests that name LoRAs, and offer the adapters of text models. Set it to false to keep the files of engine.loras and engine.adapters to yourself or to another coordinator.
+        loras: bool = true,
+        /// Take image requests of clients behind a VPN or a proxy, as far as the coordinator knows them. Set it to false where you do not trust such clients.
+        hidden_addresses: bool = true,
         /// Models to offer there, by their names in `/v1/models`. Set it to keep others to yourself or to another coordinator.
         models: Option<Vec<String>>; unset "all that the worker serves",
         /// Hosts, besides those of the coordinator and those that it names, from which jobs may fetch media and to which they may upload it: names, "*.DOMAIN", or "*" for every public host. Set it for a public coordinator that keeps media elsewhere.
@@ -44,6 +48,11 @@ choice! {
 const HORDE_MEDIA: &str = "*.r2.cloudflarestorage.com";
 
 impl CoordinatorConfig {
+    pub fn takes_nsfw(&self) -> bool {
+        let usual = self.kind == CoordinatorKind::Socket;
+        self.nsfw.unwrap_or(usual)
+    }
+
     pub fn media_hosts(&self) -> Vec<String> {
         let usual = match self.kind {
             CoordinatorKind::Socket => Vec::new(),

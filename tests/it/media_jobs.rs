@@ -16,8 +16,8 @@ use muster::coordinator::billing::{MicroUsd, ModelRates, PriceBook};
 use muster::coordinator::media::{Area, Key, MediaType};
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
-use muster::daemon::{AdapterFolders, Engines, MediaModel, Post, Served, Worker};
-use muster::link::Dial;
+use muster::daemon::{AdapterFolders, Engines, MediaModel, OfferTerms, Post, Served, Worker};
+use muster::link::{Dial, Permissions};
 use muster::media::image::description;
 use muster::media::sound;
 use muster::protocol::job::{
@@ -39,7 +39,7 @@ use url::Url;
 use super::account::{charging, money, pay};
 use super::legacy::images::{ask, png, pop, until, until_done, with};
 use super::support::app::{Answer, App, request};
-use super::support::boss::{Cable, Office, post};
+use super::support::boss::{Cable, Office, post, safety_checker};
 use super::support::puppet::{Puppet, done};
 use super::up::tool;
 
@@ -109,7 +109,7 @@ async fn serving_from(
     let tasks = app.tasks.part();
     let post = Post {
         media_hosts: Vec::new(),
-        models: None,
+        terms: OfferTerms::default(),
         key: app.key.clone(),
         ..post(name, dial)
     };
@@ -651,6 +651,109 @@ async fn images_of_a_public_coordinator_are_drawn_and_uploaded() {
         results.push(json!({"index": index, "seed": seed, "sha256": digest}));
     }
     assert_eq!(done, json!({"type": "done", "id": id, "results": results}));
+}
+
+/// A gradient with much blue has a purple corner, which the checker of the tests flags.
+const FLAGGED_SEED: u64 = 230;
+
+/// A worker that takes neither NSFW images nor LoRAs nor clients behind proxies, has a folder of LoRAs and judges images.
+async fn careful_worker(app: &App, dial: Dial) -> (Worker, tempfile::TempDir) {
+    let maker = Maker::start(MakerLimits::default()).unwrap();
+    let loader = Box::new(|| Ok(Box::new(SamplePipeline::default()) as Box<_>));
+    maker.load(MODEL, loader).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("paper.safetensors"), b"").unwrap();
+    let engines = Engines {
+        folders: AdapterFolders {
+            loras: Some(folder.path().to_owned()),
+            embeddings: None,
+        },
+        maker: Some(maker),
+        safety: Some(safety_checker()),
+        ..Runtime::start(DeviceChoice::Cpu, EngineLimits::default())
+            .unwrap()
+            .into()
+    };
+    let served = Served {
+        media: vec![drawing_model()],
+        slots: 8,
+        ..Served::default()
+    };
+    let post = Post {
+        terms: OfferTerms {
+            permissions: Permissions {
+                nsfw: false,
+                loras: false,
+                hidden_addresses: false,
+            },
+            ..OfferTerms::default()
+        },
+        key: app.key.clone(),
+        ..post("careful", dial)
+    };
+    (
+        Worker::start(engines, served, vec![post], &app.tasks),
+        folder,
+    )
+}
+
+#[tokio::test]
+async fn a_worker_on_a_socket_gets_no_images_that_its_owner_does_not_take() {
+    let app = app().await;
+    let (careful, _folder) = careful_worker(&app, dial(&app)).await;
+    assert!(careful.connected().await);
+    app.enrich(Kudos(1_000_000)).await;
+    let params = json!({"width": 64, "height": 64, "steps": 2});
+    let unsafe_one = ask(&app, json!({"nsfw": true, "params": params})).await;
+    let is_impossible = |status: &Value| status["is_possible"] == false;
+    until(&app, &unsafe_one, is_impossible).await;
+    let refused = generate(&app, json!({"loras": [{"name": "paper"}]})).await;
+    assert_eq!(refused.json().await["error"]["param"], "loras");
+
+    let flagged = json!({"seed": FLAGGED_SEED, "size": "256x256"});
+    let refused = generate(&app, flagged).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let error = refused.json().await["error"].clone();
+    assert_eq!(error["code"], "content_policy_violation", "{error}");
+    generated(&app, json!({"seed": 20, "size": "256x256"})).await;
+
+    let _studio = studio(&app, "other", SamplePipeline::default()).await;
+    let status = until_done(&app, &unsafe_one).await;
+    assert_eq!(status["generations"][0]["worker_name"], "other", "{status}");
+}
+
+#[tokio::test]
+async fn a_job_with_loras_that_comes_all_the_same_is_handed_back() {
+    let app = app().await;
+    let (mut office, dial) = Office::open();
+    let (_careful, _folder) = careful_worker(&app, dial).await;
+    let mut boss = office.next().await;
+    let registration = boss.next().await;
+    let can = registration["ext"]["can"].as_array().unwrap();
+    assert!(!can.contains(&json!("loras")), "{registration}");
+    let excludes = json!(["nsfw", "hidden_addresses"]);
+    assert_eq!(registration["ext"]["excludes"], excludes);
+    boss.send(json!({
+        "type": "ready", "worker_id": "2d0f4a52-6b0d-4c55-9c7e-0f5a4a3b9d10",
+        "ext": {"v": 1, "use": ["multi"]},
+    }))
+    .await;
+    let id = "71a3c9f0-58b1-4a2f-9d0e-3f6f1b0c2a11";
+    let image = json!({
+        "kind": "image", "prompt": "a cat", "width": 64, "height": 64, "index": 0,
+        "loras": [{"name": "paper", "model": 1.0, "clip": 1.0, "is_version": false}],
+    });
+    let slot = json!({"put_url": "", "key": "k", "content_type": "image/webp"});
+    boss.send(json!({
+        "type": "job", "id": id, "att": 1, "model": MODEL, "job_type": "image", "upload": [slot],
+        "payload": {"api_format": "neutral", "media": image},
+    }))
+    .await;
+    let answer = boss.next().await;
+    assert_eq!(
+        (&answer["type"], &answer["id"]),
+        (&json!("busy"), &json!(id))
+    );
 }
 
 #[tokio::test]

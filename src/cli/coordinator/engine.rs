@@ -19,8 +19,8 @@ use crate::daemon::control::ControlSocket;
 use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
 use crate::daemon::{
-    Crew, Device, DeviceModel, Devices, OwnerChoices, OwnerPause, OwnerRules, PauseOrder, Post,
-    Signal, Signals, WantedModel, Way, watch_upstreams,
+    Crew, Device, DeviceModel, Devices, OfferTerms, OwnerChoices, OwnerPause, OwnerRules,
+    PauseOrder, Post, Signal, Signals, WantedModel, Way, watch_upstreams,
 };
 use crate::hardware;
 use crate::link::Dial;
@@ -285,7 +285,7 @@ fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {
         key: key.ok_or_else(|| Failure::new(Exit::NotFound, "`worker up` has made no key"))?,
         name: config.worker.name(),
         media_hosts: Vec::new(),
-        models: None,
+        terms: OfferTerms::default(),
     })
 }
 

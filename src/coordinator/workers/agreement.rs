@@ -10,7 +10,8 @@ use muster_protocol::job::{
     VideoNeeds,
 };
 use muster_protocol::link::{
-    self, Ability, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration, VERSION,
+    self, Ability, Exclusion, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration,
+    VERSION,
 };
 
 /// Limit of models per worker; further ones are ignored.
@@ -241,7 +242,13 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
         (draws && is_neutral, DRAWS_NEUTRAL),
     ];
     let given = given.into_iter().filter(|(has, _)| *has);
-    given.fold(can, |can, (_, capability)| can.with(capability))
+    let given = given.fold(can, |can, (_, capability)| can.with(capability));
+    let excluded = registration.ext.iter().flat_map(|wanted| &wanted.excludes);
+    let excluded = excluded.map(|exclusion| match exclusion {
+        Exclusion::Nsfw => Capabilities::NSFW,
+        Exclusion::HiddenAddresses => Capabilities::HIDDEN_ADDRESSES,
+    });
+    excluded.fold(given, |given, excluded| given.missing_from(excluded))
 }
 
 /// Sides that a client may request: requests without a size are charged by it.
@@ -399,6 +406,25 @@ mod tests {
         };
         assert!(sees(0) && !sees(1));
         assert!(!peer.capabilities.contains(Capabilities::IMAGE_INPUT));
+    }
+
+    #[test]
+    fn jobs_that_the_owner_excludes_are_not_among_the_capabilities() {
+        let draws = |excludes: &str| {
+            peer(&format!(
+                r#"{{"models":["m"],"job_types":["image"],"api_formats":["neutral"],
+                "ext":{{"v":1,"want":["multi"],"excludes":{excludes}}}}}"#
+            ))
+        };
+        let both = Capabilities::NSFW.with(Capabilities::HIDDEN_ADDRESSES);
+        let check = |excludes: &str, missing: Capabilities| {
+            let can = draws(excludes).capabilities;
+            assert_eq!(both.missing_from(can), missing, "{excludes}");
+            assert!(can.contains(Capabilities::UPLOADS), "{excludes}");
+        };
+        check("[]", Capabilities::default());
+        check(r#"["nsfw","of later"]"#, Capabilities::NSFW);
+        check(r#"["nsfw","hidden_addresses"]"#, both);
     }
 
     #[test]

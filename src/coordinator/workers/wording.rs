@@ -46,6 +46,7 @@ fn can_say(code: FailureKind) -> bool {
         FailureKind::UnsupportedValue,
         FailureKind::ContextLengthExceeded,
         FailureKind::TooLarge,
+        FailureKind::ContentRefused,
     ];
     code.row().blame == Blame::Worker || told_by_workers.contains(&code)
 }

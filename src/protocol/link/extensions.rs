@@ -195,12 +195,41 @@ impl Ability {
     }
 }
 
+/// Jobs that the owner of a worker does not take. Coordinators of earlier versions give such jobs all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exclusion {
+    /// Images that may be not safe for work.
+    Nsfw,
+    /// Images for clients behind a VPN or a proxy.
+    HiddenAddresses,
+}
+
+impl Exclusion {
+    const ALL: [Self; 2] = [Self::Nsfw, Self::HiddenAddresses];
+
+    /// Names of later versions are left out.
+    pub fn named(names: &[String]) -> Vec<Self> {
+        let known = Self::ALL.into_iter();
+        known
+            .filter(|one| names.iter().any(|name| name == one.name()))
+            .collect()
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nsfw => "nsfw",
+            Self::HiddenAddresses => "hidden_addresses",
+        }
+    }
+}
+
 /// `ext` of a registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub version: u32,
     pub want: Extensions,
     pub can: Vec<Ability>,
+    pub excludes: Vec<Exclusion>,
     /// The largest frame it reads.
     pub max_frame: Option<u64>,
 }
@@ -229,6 +258,7 @@ pub(super) struct WantedJson {
     v: Option<u32>,
     want: Option<Words>,
     can: Option<Words>,
+    excludes: Option<Words>,
     max_frame: Option<u64>,
 }
 
@@ -249,6 +279,7 @@ impl From<WantedJson> for Wanted {
             version: json.v.unwrap_or(VERSION),
             want: Extensions::named(&json.want.unwrap_or_default().0),
             can: Ability::named(&json.can.unwrap_or_default().0),
+            excludes: Exclusion::named(&json.excludes.unwrap_or_default().0),
             max_frame: json.max_frame,
         }
     }
@@ -274,6 +305,10 @@ impl Wanted {
         object.number("v", self.version);
         object.texts("want", &self.want.names());
         object.texts("can", &can);
+        if !self.excludes.is_empty() {
+            let excludes: Vec<_> = self.excludes.iter().map(|one| one.name()).collect();
+            object.texts("excludes", &excludes);
+        }
         object.number_if("max_frame", self.max_frame);
     }
 }

@@ -35,7 +35,7 @@ mod tests;
 
 pub use endings::{Done, ErrorFrame, MediaResult};
 pub use error::FrameError;
-pub use extensions::{Ability, Agreed, Extension, Extensions, VERSION, Wanted};
+pub use extensions::{Ability, Agreed, Exclusion, Extension, Extensions, VERSION, Wanted};
 pub use from_worker::{FromWorker, MOST_PREVIEW_BYTES};
 pub use job::{JobFrame, Payload, Prefill, UploadSlot};
 pub use loose::has_more_values_than;

@@ -87,7 +87,7 @@ pub use media::{FilmType, VideoFile, infotext, transcript};
 pub use owner::{OwnerPause, OwnerRules, PauseOrder};
 use posts::posts;
 pub use posts::{inquiry, tls};
-pub use served::Served;
+pub use served::{OfferTerms, Served};
 pub use signals::{Signal, Signals};
 use state::WorkerState;
 pub use summary::Activity;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
-use super::{DaemonError, Post, Way};
+use super::{DaemonError, OfferTerms, Post, Way};
 use crate::link::inquiry::Inquiry;
-use crate::link::{Dial, Fingerprint, base, endpoint, native_tls, pinned_tls};
+use crate::link::{Dial, Fingerprint, Permissions, base, endpoint, native_tls, pinned_tls};
 use muster_config::{Config, CoordinatorConfig, CoordinatorKind};
 
 /// One post for each coordinator, in the order of the file.
@@ -36,7 +36,6 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
                 base: base.clone(),
                 tls,
                 jobs,
-                takes_nsfw: coordinator.nsfw,
                 agent,
             };
             (label(&base), calls)
@@ -46,7 +45,14 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
         label,
         way,
         media_hosts: coordinator.media_hosts(),
-        models: coordinator.models.clone(),
+        terms: OfferTerms {
+            models: coordinator.models.clone(),
+            permissions: Permissions {
+                nsfw: coordinator.takes_nsfw(),
+                loras: coordinator.loras,
+                hidden_addresses: coordinator.hidden_addresses,
+            },
+        },
         key: coordinator.key.expose().to_owned(),
         name: coordinator.name.clone().unwrap_or_else(|| name.to_owned()),
     })

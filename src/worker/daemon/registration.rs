@@ -132,6 +132,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
     let all = models.iter().map(|model| model.kinds);
     let kinds = all.reduce(Kinds::and).unwrap_or(Kind::Text.into());
     let images = all_see.then(|| "image".to_owned());
+    let permissions = post.terms.permissions;
     Registration {
         modalities: ["text".to_owned()].into_iter().chain(images).collect(),
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
@@ -141,7 +142,12 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         ext: Some(Wanted {
             version: VERSION,
             want: Extensions::all(),
-            can: claims.can.clone(),
+            can: {
+                let mut can = claims.can.clone();
+                can.retain(|one| permissions.loras || *one != Ability::Loras);
+                can
+            },
+            excludes: permissions.exclusions(),
             max_frame: Some(LARGEST_FRAME as u64),
         }),
         kinds,
@@ -201,6 +207,7 @@ mod tests {
         Ability, CheckpointSummary, Claims, MediaModel, ModelInfo, Post, Purpose, Served,
         registration,
     };
+    use crate::daemon::served::OfferTerms;
     use crate::daemon::worker::Way;
     use crate::link::Dial;
     use muster_protocol::job::{Kind, Kinds};
@@ -211,7 +218,7 @@ mod tests {
         let dial = Dial::Local(([127, 0, 0, 1], 9).into());
         let post = Post {
             media_hosts: Vec::new(),
-            models: None,
+            terms: OfferTerms::default(),
             label: "test".to_owned(),
             way: Way::Socket { dial, sockets: 1 },
             key: "key".to_owned(),
@@ -257,7 +264,7 @@ mod tests {
         let dial = Dial::Local(([127, 0, 0, 1], 9).into());
         let post = Post {
             media_hosts: Vec::new(),
-            models: None,
+            terms: OfferTerms::default(),
             label: "test".to_owned(),
             way: Way::Socket { dial, sockets: 1 },
             key: "key".to_owned(),

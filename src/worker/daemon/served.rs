@@ -9,6 +9,7 @@ use super::engines::{DeviceModel, Fleet, MediaModel};
 use super::jobs::{CAPTION, NSFW};
 use super::registration::small;
 use super::worker::Post;
+use crate::link::Permissions;
 use crate::link::legacy::{self, PolledKind};
 use crate::upstream::UpstreamModel;
 use muster_engine::runtime::{ModelInfo, Purpose};
@@ -41,9 +42,15 @@ pub struct Served {
 pub struct PolledTerms {
     /// Jobs at once.
     pub jobs: usize,
-    pub takes_nsfw: bool,
-    /// As [`Post::models`].
+    pub offer: OfferTerms,
+}
+
+/// What the owner offers to a coordinator.
+#[derive(Debug, Clone, Default)]
+pub struct OfferTerms {
+    /// The models; none: all.
     pub models: Option<Vec<String>>,
+    pub permissions: Permissions,
 }
 
 impl Served {
@@ -71,13 +78,16 @@ impl Served {
         }
     }
 
-    /// The models for a coordinator that is offered these; an adapter comes with its model.
-    pub fn offered_to(&self, models: Option<&[String]>) -> Self {
-        let Some(models) = models else {
-            return self.clone();
+    /// The models for a coordinator; an adapter comes with its model.
+    pub fn offered_to(&self, terms: &OfferTerms) -> Self {
+        let mut offered = self.clone();
+        if !terms.permissions.loras {
+            offered.models.retain(|info| info.parent.is_none());
+        }
+        let Some(models) = &terms.models else {
+            return offered;
         };
         let has = |name: &str| models.iter().any(|model| model.eq_ignore_ascii_case(name));
-        let mut offered = self.clone();
         offered
             .models
             .retain(|info| has(&info.name) || info.parent.as_deref().is_some_and(has));
@@ -93,7 +103,7 @@ impl Served {
         let upstreams = self.upstreams.iter().map(|model| model.name.as_str());
         let all: Vec<&str> = texts.chain(media).chain(upstreams).collect();
         let is_known = |name: &&String| all.iter().any(|one| one.eq_ignore_ascii_case(name));
-        let wanted = post.models.iter().flatten();
+        let wanted = post.terms.models.iter().flatten();
         let unknown: Vec<&str> = wanted
             .filter(|name| !is_known(name))
             .map(String::as_str)
@@ -177,24 +187,15 @@ impl Served {
     /// For each kind of calls that there are models for.
     /// Images are among them only where they can be judged: the coordinator may want any of them to be.
     pub fn to_those_polled(&self, terms: &PolledTerms, fleet: &Fleet) -> Vec<legacy::Served> {
-        let PolledTerms {
-            jobs,
-            takes_nsfw,
-            models,
-        } = terms;
-        match models {
-            Some(_) => {
-                let offered = self.offered_to(models.as_deref());
-                offered.to_all_polled((*jobs, *takes_nsfw), fleet)
-            }
-            None => self.to_all_polled((*jobs, *takes_nsfw), fleet),
-        }
+        let offered = self.offered_to(&terms.offer);
+        offered.to_all_polled(terms.jobs, terms.offer.permissions, fleet)
     }
 
     /// The same with all models.
     fn to_all_polled(
         &self,
-        (jobs, takes_nsfw): (usize, bool),
+        jobs: usize,
+        permissions: Permissions,
         fleet: &Fleet,
     ) -> Vec<legacy::Served> {
         let folders = fleet.folders();
@@ -223,9 +224,9 @@ impl Served {
             models: drawing.flat_map(|model| names(&model.name)).collect(),
             jobs: 1,
             pixels: MOST_PIXELS,
-            has_loras: folders.loras.is_some(),
+            has_loras: permissions.loras && folders.loras.is_some(),
             has_inversions: folders.embeddings.is_some(),
-            takes_nsfw,
+            permissions,
             ..legacy::Served::default()
         };
         let forms = self.forms(fleet.can_judge()).into_iter();

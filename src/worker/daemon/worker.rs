@@ -16,7 +16,7 @@ use super::look::{Look, set_status};
 use super::owner::Availability;
 use super::pace::Paces;
 use super::registration::{claims, registration};
-use super::served::{PolledTerms, Served};
+use super::served::{OfferTerms, PolledTerms, Served};
 use super::summary::{self, Activity, Counters};
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
@@ -39,8 +39,7 @@ pub struct Post {
     pub name: String,
     /// Hosts of its links beside its own.
     pub media_hosts: Vec<String>,
-    /// The models that are offered there; none: all.
-    pub models: Option<Vec<String>>,
+    pub terms: OfferTerms,
 }
 
 /// How the work comes.
@@ -57,8 +56,6 @@ pub enum Way {
         tls: Arc<ClientConfig>,
         /// Jobs at once.
         jobs: usize,
-        /// Requests whose images may be unsafe are taken.
-        takes_nsfw: bool,
         /// What the software calls itself there, if not by its own name.
         agent: Option<String>,
     },
@@ -124,7 +121,7 @@ impl Worker {
         let claims = claims(&fleet, &served);
         let keep = |post: Post| match post.way.clone() {
             Way::Socket { dial, sockets } => {
-                let offered = served.offered_to(post.models.as_deref());
+                let offered = served.offered_to(&post.terms);
                 let (told, registration) =
                     watch::channel(registration(&post, &offered, claims.clone()));
                 let line = Line {
@@ -133,6 +130,7 @@ impl Worker {
                     dial,
                     sockets,
                     media_hosts: post.media_hosts.clone(),
+                    permissions: post.terms.permissions,
                 };
                 let link = line.keep(&offers, &heard, tasks);
                 let label = post.label.clone();
@@ -147,13 +145,11 @@ impl Worker {
                 base,
                 tls,
                 jobs,
-                takes_nsfw,
                 agent,
             } => {
                 let terms = PolledTerms {
                     jobs,
-                    takes_nsfw,
-                    models: post.models.clone(),
+                    offer: post.terms.clone(),
                 };
                 let kinds = served.to_those_polled(&terms, &fleet);
                 if served.draws() && !fleet.can_judge() {
@@ -233,7 +229,7 @@ impl Worker {
         for line in &self.lines {
             match &line.models {
                 LineModels::Socket(post, told) => {
-                    let offered = served.offered_to(post.models.as_deref());
+                    let offered = served.offered_to(&post.terms);
                     let now = registration(post, &offered, claims.clone());
                     told.send_if_modified(|told| replaces(told, now));
                 }

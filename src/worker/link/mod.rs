@@ -13,6 +13,7 @@
 //! | [`inquiry`] | one look at a coordinator, for `worker doctor` and `worker join` |
 //! | `address` | which address a configured one means, and whether it may be dialled |
 //! | [`legacy`] | the same for a coordinator that is polled |
+//! | `permissions` | what the owner lets jobs of a coordinator ask for |
 //! | `transfer` | source images and outputs of jobs over HTTP |
 //! | `offer` | what passes between a line and whoever does the work |
 //!
@@ -26,6 +27,7 @@ mod feedback;
 pub mod inquiry;
 pub mod legacy;
 mod offer;
+mod permissions;
 pub mod session;
 mod sockets;
 mod tls;
@@ -52,6 +54,7 @@ pub use address::{AddressError, api, base, endpoint};
 pub use dial::DialError;
 pub use feedback::{ActiveJob, Feedback, LinkProblem, Tally};
 pub use offer::{LineId, Offer, Reply, Said, Stop};
+pub use permissions::Permissions;
 use session::Peer;
 use sockets::Sockets;
 pub use tls::{Fingerprint, native_tls, pinned_tls};
@@ -83,6 +86,7 @@ pub struct Line {
     pub sockets: usize,
     /// Hosts of links beside the coordinator's: names, `*.` before the domain of many, or `*` for all.
     pub media_hosts: Vec<String>,
+    pub permissions: Permissions,
 }
 
 /// What the worker wants its coordinators to know. The lines send it on when it changes.

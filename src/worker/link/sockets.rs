@@ -50,6 +50,7 @@ impl Sockets {
             }),
             offers: self.offers.clone(),
             transfers: self.transfers.clone(),
+            permissions: self.line.permissions,
             condition: self.condition.clone(),
             stopping: self.tasks.stopping(),
             retired,

@@ -17,9 +17,10 @@ use tracing::{debug, error, info, warn};
 use super::dial::{DialError, Socket};
 use super::feedback::{JobRecord, LinkProblem};
 use super::offer::{LineId, Offer, Reply, Said, Stop};
-use super::session::{Ending, Input, Moment, Output, Peer, Session, Slot, Work};
+use super::session::{Ending, Input, Moment, Output, Peer, SafetyRule, Session, Slot, Work};
 use super::wire::{Closed, Wire};
-use super::{Condition, Dial, Feedback, Present, Standing, Transfers};
+use super::{Condition, Dial, Feedback, Permissions, Present, Standing, Transfers};
+use muster_protocol::job::Kind;
 use muster_protocol::link::{Extension, RefusalCode, Registration, ToWorker};
 
 /// Words of jobs that may wait for the line.
@@ -48,6 +49,7 @@ pub struct Shell {
     pub session: Session,
     pub offers: mpsc::Sender<Offer>,
     pub transfers: Transfers,
+    pub permissions: Permissions,
     pub condition: watch::Receiver<Condition>,
     pub stopping: CancellationToken,
     /// This socket is not needed any longer, though the worker goes on.
@@ -397,8 +399,13 @@ impl Running {
         }
     }
 
-    fn begin(&mut self, work: Work, refused: &mut Vec<Slot>) {
+    fn begin(&mut self, mut work: Work, refused: &mut Vec<Slot>) {
         let (slot, stop) = (work.slot, Stop::default());
+        let permissions = self.shell.permissions;
+        let is_permitted = permissions.allow(&work.payload);
+        if !permissions.nsfw && work.kind == Kind::Image {
+            work.finishing.safety = Some(SafetyRule::Refuse);
+        }
         let record = self.shell.feedback.begin(&work.model);
         debug!(job.id = %work.job, "job {} from {}", work.job, self.shell.label);
         let offer = Offer {
@@ -408,7 +415,8 @@ impl Running {
             reply: Reply::new(slot, self.mouth.clone()),
             stop: stop.clone(),
         };
-        if !is_offered(&offer.work.model, &self.shell.registration.borrow()) {
+        let is_offered = is_offered(&offer.work.model, &self.shell.registration.borrow());
+        if !is_offered || !is_permitted {
             refused.push(slot);
             return;
         }

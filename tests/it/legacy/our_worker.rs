@@ -14,8 +14,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use muster::coordinator::http::serve::{Connections, serve};
 use muster::coordinator::state::DoorSettings;
-use muster::daemon::{AdapterFolders, Engines, MediaModel, Post, Served, Way, Worker};
-use muster::link::{Standing, native_tls};
+use muster::daemon::{AdapterFolders, Engines, MediaModel, OfferTerms, Post, Served, Way, Worker};
+use muster::link::{Permissions, Standing, native_tls};
 use muster::media::image::description;
 use muster::runtime::maker::{Maker, MakerLimits, SamplePipeline};
 use muster::runtime::{DeviceChoice, EngineLimits, Runtime};
@@ -50,12 +50,17 @@ pub fn post_at(address: SocketAddr, key: &str) -> Post {
         base: Url::parse(&format!("http://{address}/")).unwrap(),
         tls: native_tls().unwrap(),
         jobs: 4,
-        takes_nsfw: false,
         agent: None,
     };
     Post {
         media_hosts: Vec::new(),
-        models: None,
+        terms: OfferTerms {
+            permissions: Permissions {
+                nsfw: false,
+                ..Permissions::default()
+            },
+            ..OfferTerms::default()
+        },
         key: key.to_owned(),
         ..post_by("ours", way)
     }
@@ -251,14 +256,10 @@ async fn an_image_that_the_checker_flags_is_replaced_or_named_as_the_owner_and_t
         ];
         script.answer("pop", jobs.map(|job| (200, job)).to_vec());
         let mut post = post_at(script.address, "k");
-        if let Way::Calls {
-            jobs,
-            takes_nsfw: takes,
-            ..
-        } = &mut post.way
-        {
-            (*jobs, *takes) = (1, takes_nsfw);
+        if let Way::Calls { jobs, .. } = &mut post.way {
+            *jobs = 1;
         }
+        post.terms.permissions.nsfw = takes_nsfw;
         let (_worker, _maker) = drawing_work(vec![post], &tasks).await;
         assert_eq!(script.hear("pop").await["nsfw"], json!(takes_nsfw));
         for is_replaced in wanted {
@@ -356,6 +357,37 @@ async fn files_that_a_polled_job_names_are_those_of_our_folders() {
     assert!(about.starts_with("(embedding:owl:1), a cat\n"), "{about}");
     assert!(about.contains("Loras: \"paper: 0.5\""), "{about}");
     assert_eq!(script.hear("submit").await["state"], "faulted");
+}
+
+#[tokio::test]
+async fn a_polled_coordinator_is_told_what_the_owner_takes_and_gets_back_other_jobs() {
+    let tasks = Tasks::default();
+    let mut script = Script::open(&tasks).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("paper.safetensors"), b"").unwrap();
+    let named = json!({"loras": [{"name": "paper"}]});
+    let jobs = [
+        judged_job("a", PLAIN_SEED, json!({})),
+        judged_job("b", PLAIN_SEED, named),
+    ];
+    script.answer("pop", jobs.map(|job| (200, job)).to_vec());
+    let folders = AdapterFolders {
+        loras: Some(folder.path().to_owned()),
+        embeddings: None,
+    };
+    let mut post = post_at(script.address, "k");
+    post.terms.permissions.loras = false;
+    post.terms.permissions.hidden_addresses = false;
+    let (_worker, _maker) = drawing_work_with(vec![post], folders, &tasks).await;
+    let asked = script.hear("pop").await;
+    let told = ["nsfw", "allow_lora", "allow_unsafe_ipaddr"].map(|key| &asked[key]);
+    assert_eq!(told, [&json!(false); 3]);
+    let first = script.hear("submit").await;
+    let second = script.hear("submit").await;
+    let mut states = [&first, &second].map(|brought| (&brought["id"], &brought["state"]));
+    states.sort_by_key(|(id, _)| id.to_string());
+    let [ok, faulted] = [json!("ok"), json!("faulted")];
+    assert_eq!(states, [(&json!("a"), &ok), (&json!("b"), &faulted)]);
 }
 
 #[tokio::test]

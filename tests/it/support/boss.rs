@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use muster::daemon::{Engines, MediaModel, Post, Served, Way, Worker};
+use muster::daemon::{Engines, MediaModel, OfferTerms, Post, Served, Way, Worker};
 use muster::link::Dial;
 use muster::protocol::job::{Body, Job, Kind, Sampling, StopRules, TextInput, TextRequest};
 use muster::runtime::maker::{Maker, MakerLimits, SamplePipeline};
@@ -96,7 +96,7 @@ pub fn post(name: &str, dial: Dial) -> Post {
 pub fn post_by(name: &str, way: Way) -> Post {
     Post {
         media_hosts: Vec::new(),
-        models: None,
+        terms: OfferTerms::default(),
         label: "test".to_owned(),
         way,
         key: "key-1".to_owned(),

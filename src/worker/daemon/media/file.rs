@@ -120,8 +120,13 @@ async fn one(
 ) -> Result<MediaResult, Said> {
     let model = &*work.model;
     let (seed, longest) = (body.seed(), longest_speech(&body));
+    // A preview shows what the finished image is judged for.
+    let is_judged = work.finishing.safety.is_some() && desk.engines.safety.is_some();
     let mut plan = PreviewPlan {
-        wanted: body.previews(),
+        wanted: match is_judged {
+            true => 0,
+            false => body.previews(),
+        },
         sent: 0,
     };
     let request = read(model, body, desk).await?;
@@ -187,6 +192,11 @@ pub async fn deliver(
     desk: &mut MediaDesk<'_>,
 ) -> Result<MediaResult, Said> {
     let finished = finish(pixels, work.finishing, desk.engines).await?;
+    if finished.flagged == Some(SafetyRule::Refuse) {
+        let message = "the worker's safety checker flagged the image, and its owner sends no such images";
+        let failure = Failure::new(FailureKind::ContentRefused, message);
+        return Err(Said::Failed(failure));
+    }
     if let Some(rule) = finished.flagged {
         about = about.filter(|_| rule != SafetyRule::Censor);
         desk.reply.say(Said::Flagged(rule)).await;

@@ -46,7 +46,7 @@ fn finished(
     checker: Option<&SafetyChecker>,
 ) -> Result<FinishedImage, String> {
     let flagged = match (finishing.safety, checker) {
-        (None, _) => None,
+        (None, _) | (Some(SafetyRule::Refuse), None) => None,
         (Some(_), None) => {
             return Err("the job asks for a safety checker: set engine.safety_checker".to_owned());
         }

@@ -123,10 +123,10 @@ impl Client {
             }),
             PolledKind::Image => json!({
                 "max_pixels": served.pixels,
-                "nsfw": served.takes_nsfw,
+                "nsfw": served.permissions.nsfw,
                 "allow_img2img": true,
                 "allow_painting": true,
-                "allow_unsafe_ipaddr": true,
+                "allow_unsafe_ipaddr": served.permissions.hidden_addresses,
                 "allow_post_processing": false,
                 "allow_controlnet": false,
                 "allow_lora": served.has_loras,
@@ -189,7 +189,7 @@ impl Client {
         }) = brought
         {
             let about = match rule {
-                SafetyRule::Censor => {
+                SafetyRule::Censor | SafetyRule::Refuse => {
                     body["state"] = json!("censored");
                     body["censored"] = json!(true);
                     "censorship"

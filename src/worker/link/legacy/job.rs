@@ -119,10 +119,17 @@ impl Job {
                 }
                 JobBody::Text { text, wanted }
             }
+            PoppedBody::Image(popped)
+                if !served.permissions.loras && !popped.image.loras.is_empty() =>
+            {
+                return Err(
+                    "LoRAs are not applied for this coordinator (coordinator.loras)".to_owned(),
+                );
+            }
             PoppedBody::Image(popped) => {
                 let mut image = Box::new(popped.image.clone());
                 let finishing = Finishing {
-                    safety: Some(match popped.is_censored || !served.takes_nsfw {
+                    safety: Some(match popped.is_censored || !served.permissions.nsfw {
                         true => SafetyRule::Censor,
                         false => SafetyRule::Label,
                     }),

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::rustls::ClientConfig;
 use url::Url;
 
-use super::{Condition, Link, Offer, Standing, UpToDate};
+use super::{Condition, Link, Offer, Permissions, Standing, UpToDate};
 use muster_process::tasks::Tasks;
 
 use task::Task;
@@ -77,8 +77,7 @@ pub struct Served {
     pub has_loras: bool,
     /// The same for textual inversions, which have a folder of their own.
     pub has_inversions: bool,
-    /// The owner takes requests whose images may be unsafe.
-    pub takes_nsfw: bool,
+    pub permissions: Permissions,
 }
 
 impl Polling {

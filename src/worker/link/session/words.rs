@@ -101,6 +101,8 @@ pub enum SafetyRule {
     Label,
     /// An empty image is sent instead.
     Censor,
+    /// The job fails. Without a checker nothing is flagged.
+    Refuse,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

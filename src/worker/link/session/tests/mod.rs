@@ -38,6 +38,7 @@ impl Line {
             version: VERSION,
             want: Extensions::all(),
             can: Vec::new(),
+            excludes: Vec::new(),
             max_frame: None,
         });
         let settings = Settings {
