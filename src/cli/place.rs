@@ -8,7 +8,8 @@ use super::Failure;
 use super::models::bars;
 use crate::catalog::{Catalog, Source};
 use crate::config::{Config, Quantization};
-use crate::daemon::locate::{LocateError, Located, Shelves, locate};
+use crate::daemon::control;
+use crate::daemon::locate::{LocateError, Located, Shelves, all_sources_of, locate, sources_of};
 use crate::hub::{Hub, HubSettings, Progress};
 
 pub struct Place {
@@ -16,6 +17,44 @@ pub struct Place {
     pub hub: Hub,
     unpacked: PathBuf,
     preferred: Option<&'static str>,
+    users: FileUsers,
+}
+
+/// The models whose files stay on disk when others leave for a download.
+pub struct FileUsers {
+    /// Models of the configuration.
+    serve: Vec<String>,
+    /// The data folder of the running worker.
+    data_dir: PathBuf,
+}
+
+impl FileUsers {
+    pub fn of(config: &Config) -> Self {
+        Self {
+            serve: config.models.serve.0.clone(),
+            data_dir: config.worker.data_dir.clone(),
+        }
+    }
+
+    /// Keeps the files of models that the configuration names or that the running worker has, and of those that are
+    /// pulled.
+    pub async fn keep(&self, pulled: &[&str], shelves: Shelves<'_>) {
+        let hub = shelves.hub.settings();
+        if hub.disk.is_none() {
+            return;
+        }
+        // A worker that does not answer has loaded its models of late.
+        let running = control::status(&self.data_dir).await.ok().flatten();
+        for model in running.into_iter().flat_map(|worker| worker.models) {
+            let sources = all_sources_of(&model.name, shelves.catalog);
+            hub.in_use.insert(&model.name, &model.name, sources);
+        }
+        let named = self.serve.iter().map(String::as_str);
+        for name in named.chain(pulled.iter().copied()) {
+            let sources = sources_of(name, shelves);
+            hub.in_use.insert(name, name, sources);
+        }
+    }
 }
 
 impl Place {
@@ -25,18 +64,22 @@ impl Place {
             hub: Hub::new(hub_settings(config)),
             unpacked: config.worker.data_dir.join("models"),
             preferred: config.models.quantization.map(Quantization::word),
+            users: FileUsers::of(config),
         })
     }
 
     /// Finds the files of a downloaded model.
     pub fn locate(&self, wanted: &str) -> Result<Located, LocateError> {
-        let shelves = Shelves {
+        locate(wanted, self.shelves())
+    }
+
+    fn shelves(&self) -> Shelves<'_> {
+        Shelves {
             catalog: &self.catalog,
             hub: &self.hub,
             unpacked: &self.unpacked,
             preferred: self.preferred,
-        };
-        locate(wanted, shelves)
+        }
     }
 
     /// Downloads a model of the catalog, with bars. Being dropped stops it, and the bytes so far stay.
@@ -54,6 +97,7 @@ impl Place {
         let (entry, named) = self.catalog.find_with_quantization(wanted)?;
         let preferred = entry.preferred(self.preferred).map(|(name, _)| name);
         let (quantization, _) = entry.source(named.or(preferred))?;
+        self.users.keep(&[wanted], self.shelves()).await;
         for it in entry.sources_of(quantization) {
             if let Source::Hub(source) = it.source {
                 let never = CancellationToken::new();
@@ -74,6 +118,7 @@ pub fn hub_settings(config: &Config) -> HubSettings {
         offline: hub.offline,
         connections: hub.connections,
         bandwidth: hub.bandwidth.map(|size| size.bytes),
+        disk: hub.disk.map(|size| size.bytes),
         ..usual
     }
 }

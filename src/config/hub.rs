@@ -22,5 +22,7 @@ settings! {
         connections: usize where (1..=64) = 8,
         /// Bytes a second that all downloads together may take. Set it to keep the network usable for others.
         bandwidth: Option<Size> where (65536..=1 << 50); unset "as much as there is",
+        /// Disk space that all downloaded models together may take. A download that would exceed it first removes the models that were not used for the longest time; models that are configured or loaded stay, and so do files that you or other programs put there. Set it to keep the disk free for others.
+        disk: Option<Size> where (1048576..=1 << 60); unset "as much as there is",
     }
 }

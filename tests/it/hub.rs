@@ -8,8 +8,8 @@ use std::{
 };
 
 use muster::hub::{
-    Checked, Event, FilePath, Hub, HubError, HubSettings, Patience, Progress, Pulled, Source,
-    SourceFile,
+    Checked, Event, FilePath, FilesInUse, Hub, HubError, HubSettings, Patience, Progress, Pulled,
+    Source, SourceFile,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,8 @@ impl Place {
             offline: false,
             connections: 4,
             bandwidth: None,
+            disk: None,
+            in_use: FilesInUse::default(),
             piece_bytes: 64 * KIB as u64,
             patience: Patience {
                 first_wait: Duration::from_millis(1),
@@ -796,4 +798,54 @@ async fn an_empty_file_is_a_file() {
     let place = Place::new();
     let pulled = place.pull(&hub, &["merges.txt"]).await.unwrap();
     assert_eq!(fs::read(&pulled.files[0]).unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_pull_beyond_the_disk_budget_removes_what_was_not_used_for_the_longest_time() {
+    let hub = FakeHub::start();
+    let names = ["own.gguf", "a.gguf", "b.gguf", "c.gguf", "d.gguf"];
+    for (seed, name) in names.into_iter().enumerate() {
+        hub.large_file(name, noise(300 * KIB, seed as u64));
+    }
+    let place = Place::new();
+    // Another program's, as nobody here knows of a pull.
+    place.pull(&hub, &["own.gguf"]).await.unwrap();
+    fs::remove_dir_all(place.folder.path().join("records")).unwrap();
+    let settings = HubSettings {
+        disk: Some(700 * KIB as u64),
+        ..place.settings(&hub)
+    };
+    let here = Hub::new(settings.clone());
+    let pull = async |name: &str| place.pull_with(settings.clone(), &source(&[name])).await;
+    let is_here = |name: &str| here.locate(&source(&[name])).is_some();
+
+    for name in ["own.gguf", "a.gguf", "b.gguf"] {
+        pull(name).await.unwrap();
+    }
+    here.note_use(&[source(&["a.gguf"])]).unwrap();
+    pull("c.gguf").await.unwrap();
+    let removed = place.event("Removed");
+    assert!(removed.contains("b.gguf"), "{removed}");
+    let found = names.map(is_here);
+    assert_eq!(found, [true, true, false, true, false], "{names:?}");
+
+    for name in ["a.gguf", "c.gguf"] {
+        settings.in_use.insert(name, name, vec![source(&[name])]);
+    }
+    let error = pull("d.gguf").await.unwrap_err().to_string();
+    let wanted = format!(
+        "hub.disk allows {} bytes of downloads: {} bytes needed, {} bytes stay on disk (models in use: a.gguf, c.gguf)",
+        700 * KIB,
+        300 * KIB,
+        600 * KIB
+    );
+    assert!(error.starts_with(&wanted), "{error}");
+    assert_eq!(names.map(is_here), found, "nothing leaves in vain");
+
+    settings.in_use.retain(|name| name == "c.gguf");
+    pull("d.gguf").await.unwrap();
+    assert_eq!(names.map(is_here), [true, false, false, true, true]);
+    let last_used = here.last_used(&source(&["d.gguf"])).unwrap();
+    assert!(here.last_used(&source(&["a.gguf"])).is_none());
+    assert!(last_used > 1_700_000_000, "{last_used}");
 }

@@ -848,6 +848,31 @@ fn removing_frees_what_was_pulled_and_nothing_else() {
 }
 
 #[test]
+fn a_pull_beyond_the_disk_budget_leaves_configured_models() {
+    let user = User::with_model(noise(3 * MIB, 1));
+    for (seed, name) in [(2, "q4_k_m"), (3, "q5_k_m")] {
+        let file = format!("model-{name}.gguf");
+        user.hub.large_file(&file, noise(2 * MIB, seed));
+    }
+    let pull = |name: &str, serve: &str| {
+        let pull = user.types(&["pull", &format!("org/model:{name}")]);
+        let pull = pull.env("MUSTER_HUB_DISK", "5MiB");
+        pull.env("MUSTER_MODELS_SERVE", serve).run()
+    };
+    pull("q8_0", "").ok();
+    pull("q4_k_m", "").ok();
+    pull("q5_k_m", "org/model:model-q8_0.gguf").ok();
+    let list = user.types(&["list", "--on-disk"]).run().ok();
+    let here =
+        ["q8_0", "q4_k_m", "q5_k_m"].map(|name| list.contains(&format!("model-{name}.gguf")));
+    assert_eq!(here, [true, false, true], "{list}");
+    let row = list.lines().find(|line| line.contains("model-q8_0.gguf"));
+    assert!(row.is_some_and(|row| row.contains("today")), "{list}");
+    let both = "org/model:model-q8_0.gguf,org/model:model-q5_k_m.gguf";
+    pull("q4_k_m", both).fails(73, "hub.disk allows 5242880 bytes of downloads");
+}
+
+#[test]
 fn what_pull_takes_by_a_part_of_its_name_verify_and_rm_take_too() {
     let user = User::with_model(noise(5000, 1));
     user.hub.large_file("model-q4_k_m.gguf", noise(3000, 2));

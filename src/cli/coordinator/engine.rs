@@ -20,7 +20,7 @@ use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
 use crate::daemon::{
     Crew, Device, DeviceModel, Devices, OfferTerms, OwnerChoices, OwnerPause, OwnerRules,
-    PauseOrder, Post, Signal, Signals, WantedModel, Way, watch_upstreams,
+    PauseOrder, Post, Signal, Signals, WantedModel, Way, keep_uses, use_model, watch_upstreams,
 };
 use crate::hardware;
 use crate::link::Dial;
@@ -191,6 +191,7 @@ async fn start(
     let state = WorkerState::new(&config.worker.name());
     state.follows(&config.owner);
     state.history().keep(&config.worker.data_dir, &state, tasks);
+    keep_uses(&place.hub, &state, tasks);
     state.runs_on(&devices);
     let Choice {
         models,
@@ -206,11 +207,13 @@ async fn start(
     for (at, located) in models.iter().enumerate() {
         let following = others().skip(at + 1).map(|one| (one.name.as_str(), one));
         let following: Vec<WantedModel<'_>> = following.collect();
+        use_model(&place.hub, &located.name, located);
         serving.push(load(&devices, located.clone(), &following).await?);
     }
     for located in beside {
         for one in located {
             let name = one.name.clone();
+            use_model(&place.hub, &name, &one);
             match load(&devices, one, &[]).await {
                 Ok(more) => {
                     serving.push(more);

@@ -153,6 +153,12 @@ fn words(event: Event<'_>) -> Option<String> {
         Event::Locked { file } => Some(format!(
             "{file}: waiting for another process to download it"
         )),
+        Event::Removed {
+            repository, bytes, ..
+        } => Some(format!(
+            "removed files of {repository} that were not used for the longest time, {}, to keep to hub.disk",
+            quantity::bytes(bytes)
+        )),
         _ => None,
     }
 }

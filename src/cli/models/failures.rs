@@ -20,9 +20,10 @@ impl From<HubError> for Failure {
             | HubError::Unreachable { .. }
             | HubError::BadAnswer { .. }
             | HubError::InUse { .. } => Exit::Unavailable,
-            HubError::NoRoom { .. } | HubError::CannotWrite { .. } | HubError::Disk { .. } => {
-                Exit::CannotWrite
-            }
+            HubError::NoRoom { .. }
+            | HubError::OverBudget { .. }
+            | HubError::CannotWrite { .. }
+            | HubError::Disk { .. } => Exit::CannotWrite,
             HubError::BadName(_) | HubError::WhichFile { .. } => Exit::Usage,
             HubError::Stopped => Exit::Interrupted,
         };
@@ -36,9 +37,11 @@ impl From<HubError> for Failure {
 
 fn advice(error: &HubError) -> Option<&'static str> {
     match error {
-        HubError::NoRoom { .. } | HubError::CannotWrite { .. } => Some(
-            "free space with `worker models rm`, or move the cache to another disk with HF_HUB_CACHE",
-        ),
+        HubError::NoRoom { .. } | HubError::OverBudget { .. } | HubError::CannotWrite { .. } => {
+            Some(
+                "free space with `worker models rm`, or move the cache to another disk with HF_HUB_CACHE",
+            )
+        }
         HubError::Unreachable { .. } => Some(
             "run the command again to resume; HF_ENDPOINT sets another hub, HTTPS_PROXY a proxy",
         ),

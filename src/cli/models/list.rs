@@ -1,5 +1,7 @@
 //! `worker models list` and `show`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use crate::{
     catalog::{
         Component, ComposingDefaults, Defaults, DrawingDefaults, EmbeddingFacts, Entry,
@@ -89,6 +91,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         "NEEDS",
         "FITS",
         "ON DISK",
+        "LAST USED",
         "LICENCE",
     ]);
     let all = place.catalog.quantized();
@@ -122,6 +125,7 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
             unknown(),
             unknown(),
             here,
+            last_used(place.last_used(&named.sources)),
             unknown(),
         ]);
     }
@@ -136,7 +140,7 @@ fn row(
     quantization: &str,
     sources: &[EntrySource<'_>],
     place: &Place,
-) -> [String; 8] {
+) -> [String; 9] {
     let taken = place.source(entry, None);
     let mark = match taken.is_ok_and(|(taken, _)| taken == quantization) {
         true => " *",
@@ -151,11 +155,12 @@ fn row(
         needs.map_or_else(|| "?".to_owned(), quantity::bytes),
         fits(needs, place).to_owned(),
         on_disk(place.state_of(sources.iter().map(|it| it.source))),
+        last_used(place.last_used(sources.iter().map(|it| it.source))),
         entry.licence.clone(),
     ]
 }
 
-fn component_row(name: &str, component: &Component, source: &Source, place: &Place) -> [String; 8] {
+fn component_row(name: &str, component: &Component, source: &Source, place: &Place) -> [String; 9] {
     let of = component.model.as_ref();
     let of = of.map_or(String::new(), |model| format!(" of {model}"));
     let nothing = String::new;
@@ -167,6 +172,7 @@ fn component_row(name: &str, component: &Component, source: &Source, place: &Pla
         nothing(),
         nothing(),
         on_disk(place.state(source)),
+        nothing(),
         nothing(),
     ]
 }
@@ -212,6 +218,18 @@ fn on_disk(state: OnDisk) -> String {
         0 => "-".to_owned(),
         _ if state.is_whole() => quantity::bytes(state.bytes),
         present => format!("{present} of {} files", state.files),
+    }
+}
+
+/// `today` or `3 days ago`, for a time in seconds since the epoch.
+fn last_used(at: Option<i64>) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let (Some(at), Ok(now)) = (at, now) else {
+        return "-".to_owned();
+    };
+    match now.as_secs().saturating_sub(at.unsigned_abs()) / 86_400 {
+        0 => "today".to_owned(),
+        days => format!("{} ago", quantity::count(days, "day")),
     }
 }
 

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use crate::{
     catalog::{Catalog, Entry, Source, UnknownQuantization},
-    cli::{Failure, Root, place::hub_settings},
+    cli::{
+        Failure, Root,
+        place::{FileUsers, hub_settings},
+    },
     config::{Config, Quantization},
+    daemon::locate::Shelves,
     hardware::{self, Machine},
     hub::{Hub, Partial},
 };
@@ -17,6 +21,7 @@ pub struct Place {
     /// Folder of unpacked embedded models.
     pub unpacked: PathBuf,
     preferred: Option<&'static str>,
+    users: FileUsers,
     /// Memory of the largest GPU, or of the machine without one.
     device_bytes: u64,
 }
@@ -39,8 +44,20 @@ impl Place {
             quiet: true,
             unpacked: config.worker.data_dir.join("models"),
             preferred: config.models.quantization.map(Quantization::word),
+            users: FileUsers::of(config),
             device_bytes: most_memory(&machine),
         })
+    }
+
+    /// Keeps the files of models in use and of those that are pulled: others may leave for a download.
+    pub async fn keep_used(&self, pulled: &[&str]) {
+        let shelves = Shelves {
+            catalog: &self.catalog,
+            hub: &self.hub,
+            unpacked: &self.unpacked,
+            preferred: self.preferred,
+        };
+        self.users.keep(pulled, shelves).await;
     }
 
     /// The source of the quantization that is named; else of the preferred one if the model has it, else of its
@@ -65,6 +82,15 @@ impl Place {
     pub fn state_of<'a>(&self, sources: impl IntoIterator<Item = &'a Source>) -> OnDisk {
         let states = sources.into_iter().map(|source| self.state(source));
         states.fold(OnDisk::default(), OnDisk::plus)
+    }
+
+    /// When files of these sources were last used, in seconds since the epoch; of downloads alone.
+    pub fn last_used<'a>(&self, sources: impl IntoIterator<Item = &'a Source>) -> Option<i64> {
+        let sources = sources.into_iter().filter_map(|source| match source {
+            Source::Hub(source) => self.hub.last_used(source),
+            Source::Path(_) | Source::Embedded(_) => None,
+        });
+        sources.max()
     }
 
     /// How many files a source has, how many of them are here, and their bytes.

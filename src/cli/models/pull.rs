@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::Source,
-    cli::{Failure, output, quantity},
+    cli::{Failure, load::block_on, output, quantity},
     hub::{Hub, HubError, Progress},
 };
 
@@ -44,6 +44,11 @@ pub fn run(args: &Args, place: &Place) -> Result<(), Failure> {
         .iter()
         .map(|name| Ok((name, Target::parse(name, place)?)));
     let targets: Vec<_> = targets.collect::<Result<_, Failure>>()?;
+    let pulled: Vec<&str> = args.names.iter().map(String::as_str).collect();
+    block_on(async {
+        place.keep_used(&pulled).await;
+        Ok(())
+    })?;
     let mut reports = Vec::with_capacity(targets.len());
     for (name, target) in &targets {
         let report = pull(name, target, place)?;

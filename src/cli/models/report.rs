@@ -90,6 +90,8 @@ struct SourceReport<'a> {
     path: Option<&'a PathBuf>,
     on_disk: bool,
     bytes_on_disk: u64,
+    /// When a download was last pulled, loaded or asked, in seconds since the epoch.
+    last_used: Option<i64>,
     /// Progress of an interrupted pull.
     partial: Option<PartialReport>,
     /// Size of the download, where the catalog states it; else computed from the number of parameters.
@@ -232,6 +234,7 @@ fn source_report<'a>(
         path,
         on_disk: state.is_whole(),
         bytes_on_disk: state.bytes,
+        last_used: place.last_used(sources.iter().map(|it| it.source)),
         partial: state.partial.map(|partial| PartialReport {
             here_bytes: partial.here_bytes,
             total_bytes: partial.total_bytes,

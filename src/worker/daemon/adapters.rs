@@ -49,6 +49,7 @@ pub fn adapters_of(folder: &Path, base: &Located) -> Vec<Located> {
                     path,
                 }),
                 is_vouched: false,
+                sources: Vec::new(),
             })
         })
         .collect();
@@ -109,6 +110,7 @@ mod tests {
                 name: base.to_owned(),
                 source: LocatedSource::Text(Box::new(ModelSource::new("nowhere"))),
                 is_vouched: true,
+                sources: Vec::new(),
             };
             let adapters = adapters_of(root.path(), &base).into_iter();
             adapters.map(|adapter| adapter.name).collect::<Vec<_>>()

@@ -15,7 +15,7 @@ use super::fetch::Transfer;
 use super::fit::Room;
 use super::locate::{LocateError, Located};
 use super::report::DownloadReport;
-use super::{DaemonError, here, here_already};
+use super::{DaemonError, here, here_already, wanted_sources};
 use crate::catalog::Catalog;
 use crate::hub::Hub;
 use muster_config::{Config, show_duration};
@@ -91,6 +91,9 @@ impl Downloads {
         if self.running.contains_key(wanted) {
             return;
         }
+        // Files of it that are on disk already stay for it.
+        let sources = wanted_sources(wanted, config, catalog, hub);
+        hub.settings().in_use.insert(wanted, wanted, sources);
         let stop = self.tasks.stopping().child_token();
         self.running.insert(wanted.to_owned(), stop.clone());
         let transfer = Arc::new(Transfer::default());

@@ -90,6 +90,12 @@ impl Progress for Transfer {
                 info!("another process is downloading {file}, waiting for it")
             }
             Event::Restarted { file, why } => warn!("restarting the download of {file}: {why}"),
+            Event::Removed {
+                repository, bytes, ..
+            } => info!(
+                "removed files of {repository} that were not used for the longest time, {} MiB, to keep to hub.disk",
+                bytes >> 20
+            ),
             Event::Started { .. } | Event::Verifying { .. } | Event::Finished { .. } => {}
         }
     }

@@ -25,6 +25,8 @@ pub struct Located {
     /// The catalog knows the hash of everything that is read of it, or the model came with the program. What others
     /// made up is read in a process of its own.
     pub is_vouched: bool,
+    /// The files of the hub among those that are loaded.
+    pub sources: Vec<hub::Source>,
 }
 
 /// What the engine is to load.
@@ -42,6 +44,7 @@ struct Found {
     /// Components that are not below it.
     components: ComponentFolders,
     is_vouched: bool,
+    sources: Vec<hub::Source>,
 }
 
 /// Where files may be.
@@ -112,6 +115,7 @@ fn find(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
             name: name_of(path),
             source: LocatedSource::at(path),
             is_vouched: false,
+            sources: Vec::new(),
         }),
         Err(cause) if is_path(wanted) => Err(no_path(path, cause)),
         Err(_) => match in_catalog(wanted, shelves) {
@@ -188,6 +192,7 @@ fn of_repository(
             name,
             source: LocatedSource::at(&path),
             is_vouched: false,
+            sources: vec![source],
         }),
         None => Err(LocateError::Damaged { name }),
     }
@@ -225,6 +230,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
         name: entry.id.clone(),
         source,
         is_vouched: found.is_vouched,
+        sources: found.sources,
     })
 }
 
@@ -297,11 +303,39 @@ fn files(
         Some((name.to_owned(), path.clone()))
     };
     let components = all.iter().filter_map(component).collect();
+    let sources = all.iter().filter_map(|(it, _)| on_hub(it.source)).collect();
     Ok(all.into_iter().next().map(|(_, path)| Found {
         path,
         components,
         is_vouched,
+        sources,
     }))
+}
+
+fn on_hub(source: &Source) -> Option<hub::Source> {
+    match source {
+        Source::Hub(source) => Some(source.clone()),
+        Source::Path(_) | Source::Embedded(_) => None,
+    }
+}
+
+/// The files of the hub that a model is loaded from; of one that is not on disk, those of all its quantizations.
+pub fn sources_of(wanted: &str, shelves: Shelves<'_>) -> Vec<hub::Source> {
+    match locate(wanted, shelves) {
+        Ok(located) => located.sources,
+        Err(_) => all_sources_of(wanted, shelves.catalog),
+    }
+}
+
+/// The files of all quantizations of a model of the catalog, or of the one that is named.
+pub fn all_sources_of(wanted: &str, catalog: &Catalog) -> Vec<hub::Source> {
+    let Ok((entry, named)) = catalog.find_with_quantization(wanted) else {
+        return Vec::new();
+    };
+    let names = entry.sources.keys().map(String::as_str);
+    let names = names.filter(|name| named.is_none_or(|named| named == *name));
+    let sources = names.flat_map(|name| entry.sources_of(name));
+    sources.filter_map(|it| on_hub(it.source)).collect()
 }
 
 /// What to open: the file of a model in one file, else the folder of its files.

@@ -24,6 +24,7 @@
 //! | `served` | the models of a worker, and which of them a coordinator hears of |
 //! | `registration` | the worker's abilities and models, as coordinators are told them |
 //! | `jobs/` | one job, from its offer to its last word |
+//! | `uses` | when models were used |
 //! | `upstreams` | models that other programs serve |
 //! | `blame` | what went wrong with a job, and whose fault it was |
 //! | `summary` | what the owner's log says of it every minute |
@@ -59,15 +60,17 @@ mod signals;
 pub mod state;
 mod summary;
 mod upstreams;
+mod uses;
 mod worker;
 
+use std::path::Path;
 use std::time::Duration;
 
 use tracing::{info, warn};
 
 use crate::catalog::Catalog;
 use crate::hardware::{self, Machine};
-use crate::hub::Hub;
+use crate::hub::{Hub, Source};
 use muster_config::{Config, Quantization, show_duration};
 use muster_process::tasks::Tasks;
 
@@ -92,6 +95,7 @@ pub use signals::{Signal, Signals};
 use state::WorkerState;
 pub use summary::Activity;
 pub use upstreams::{upstream_states, watch_upstreams};
+pub use uses::{keep_uses, use_model};
 pub use worker::{Post, Stock, Way, Worker};
 
 /// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the new
@@ -111,6 +115,7 @@ pub async fn run(
     state
         .history()
         .keep(&config.worker.data_dir, &state, &tasks);
+    keep_uses(hub, &state, &tasks);
     state.inquiries().follow(config, &state, &tasks);
     let starting = start(config, catalog, hub, &state);
     let Some(started) = unless_stopped(&mut signals, starting).await else {
@@ -273,7 +278,7 @@ async fn here(
     }
 }
 
-/// The files of a model that is on this machine.
+/// The files of a model that is on this machine, to be loaded.
 fn here_already(
     wanted: &str,
     config: &Config,
@@ -281,13 +286,29 @@ fn here_already(
     hub: &Hub,
 ) -> Result<Located, LocateError> {
     let unpacked = config.worker.data_dir.join("models");
-    let shelves = Shelves {
+    let located = locate::locate(wanted, shelves(config, catalog, hub, &unpacked))?;
+    use_model(hub, wanted, &located);
+    Ok(located)
+}
+
+/// The files of the hub that a model is or will be loaded from.
+fn wanted_sources(wanted: &str, config: &Config, catalog: &Catalog, hub: &Hub) -> Vec<Source> {
+    let unpacked = config.worker.data_dir.join("models");
+    locate::sources_of(wanted, shelves(config, catalog, hub, &unpacked))
+}
+
+fn shelves<'a>(
+    config: &Config,
+    catalog: &'a Catalog,
+    hub: &'a Hub,
+    unpacked: &'a Path,
+) -> Shelves<'a> {
+    Shelves {
         catalog,
         hub,
-        unpacked: &unpacked,
+        unpacked,
         preferred: config.models.quantization.map(Quantization::word),
-    };
-    locate::locate(wanted, shelves)
+    }
 }
 
 fn describe(config: &Config, machine: &Machine) {

@@ -68,6 +68,17 @@ pub enum HubError {
         wanted: u64,
         free: u64,
     },
+    #[error(
+        "hub.disk allows {budget} bytes of downloads: {wanted} bytes needed, {staying} bytes stay on disk{}; raise hub.disk, \
+         or remove models with `worker models rm`", in_use(.models)
+    )]
+    OverBudget {
+        wanted: u64,
+        budget: u64,
+        /// Bytes of files that do not leave.
+        staying: u64,
+        models: Vec<String>,
+    },
     #[error("writing {} failed: {}; {wanted} bytes left to download, {} free; the next pull resumes", .path.display(), in_words(.cause), free_words(.free))]
     CannotWrite {
         path: PathBuf,
@@ -103,6 +114,13 @@ fn list(files: &[String]) -> String {
     match files.len() {
         0..=12 => files.join(", "),
         more => format!("{} and {} more", files[..12].join(", "), more - 12),
+    }
+}
+
+fn in_use(models: &[String]) -> String {
+    match models {
+        [] => String::new(),
+        models => format!(" (models in use: {})", list(models)),
     }
 }
 

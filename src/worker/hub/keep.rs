@@ -352,7 +352,7 @@ fn remove_refs_to(refs: &Path, commit: &Revision) {
 }
 
 /// Whether a file was pulled from here, and is not what another program has brought since under the same name.
-fn is_ours(record: &Record, file: &FilePath, path: &Path) -> bool {
+pub(super) fn is_ours(record: &Record, file: &FilePath, path: &Path) -> bool {
     record.file(file).is_some_and(|recorded| {
         let is_it = cache::blob_name(path).is_none_or(|blob| blob == recorded.etag);
         is_it && !recorded.was_here

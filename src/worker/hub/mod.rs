@@ -5,6 +5,7 @@
 //! Files come in parallel ranges into a part with a journal, so that a pull killed at any moment goes on where it
 //! was, and get their name only when their hash is right. Nothing that could run code is ever brought.
 
+mod budget;
 mod cache;
 mod choose;
 mod client;
@@ -34,6 +35,7 @@ use proof::Watched;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+pub use budget::FilesInUse;
 pub use disk::{check_room, free_bytes};
 pub use error::HubError;
 pub use keep::{Checked, Partial, Removed, State};
@@ -81,6 +83,18 @@ impl Hub {
 
     /// Brings all files of a source here, or what is missing of them.
     pub async fn pull(
+        &self,
+        source: &Source,
+        progress: &dyn Progress,
+        stop: &CancellationToken,
+    ) -> Result<Pulled, HubError> {
+        let pulled = self.brought(source, progress, stop).await?;
+        // A pull that cannot be noted as a use counts as old, and nothing worse.
+        let _ = self.note_use(std::slice::from_ref(source));
+        Ok(pulled)
+    }
+
+    async fn brought(
         &self,
         source: &Source,
         progress: &dyn Progress,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::source::FilePath;
+use super::source::{FilePath, Repository};
 
 /// Somebody who watches. Called from within the pull, so it must not block.
 pub trait Progress: Send + Sync {
@@ -47,6 +47,14 @@ pub enum Event<'a> {
     },
     Finished {
         file: &'a FilePath,
+    },
+    /// Files that were not used for the longest time have left, for the room of others.
+    Removed {
+        repository: &'a Repository,
+        files: &'a [FilePath],
+        bytes: u64,
+        /// In seconds since the epoch.
+        last_used: i64,
     },
 }
 

@@ -99,6 +99,10 @@ impl Pull<'_> {
             wanted_bytes: wanted,
             present_bytes: present,
         });
+        if wanted > 0 {
+            let progress = self.line.progress;
+            self.hub.make_room(self.source, wanted, progress)?;
+        }
         disk::check_room(self.cached.root(), wanted)
     }
 

@@ -23,6 +23,9 @@ pub struct Record {
     /// Files whose pull has begun and not ended: their parts are found by this.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     unfinished: BTreeMap<String, Unfinished>,
+    /// When a model with these files was last pulled, loaded or asked, in milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    used: BTreeMap<String, i64>,
     /// By where they lie on this machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     read: BTreeMap<PathBuf, Read>,
@@ -132,6 +135,11 @@ impl Record {
             .flatten()
     }
 
+    /// None of files that were pulled by an earlier version.
+    pub fn last_used(&self, path: &FilePath) -> Option<i64> {
+        self.used.get(path.as_str()).copied()
+    }
+
     /// A commit that files were pulled from; the greatest number of them, when there are several.
     pub fn main_commit(&self) -> Option<Revision> {
         let mut counts = BTreeMap::new();
@@ -214,6 +222,28 @@ pub fn add_read(
     })
 }
 
+/// Notes in the record of a repository that files of it are used, as far as they were pulled.
+pub fn note_use<'a>(
+    records_dir: &Path,
+    repository: &Repository,
+    paths: impl Iterator<Item = &'a FilePath>,
+    now: i64,
+) -> io::Result<()> {
+    let known = Record::read(records_dir, repository);
+    let paths = paths.map(FilePath::as_str);
+    let pulled: Vec<&str> = paths
+        .filter(|path| known.files.contains_key(*path))
+        .collect();
+    if pulled.is_empty() {
+        return Ok(());
+    }
+    change(records_dir, repository, |record| {
+        for path in pulled {
+            record.used.insert(path.to_owned(), now);
+        }
+    })
+}
+
 /// Takes files out of the record of a repository, and what was read of those that are gone.
 pub fn forget<'a>(
     records_dir: &Path,
@@ -224,6 +254,7 @@ pub fn forget<'a>(
         for path in paths {
             record.files.remove(path.as_str());
             record.unfinished.remove(path.as_str());
+            record.used.remove(path.as_str());
         }
         record.read.retain(|path, _| path.exists());
     })

@@ -8,6 +8,8 @@ use std::{
 
 use url::Url;
 
+use super::budget::FilesInUse;
+
 /// How files are brought here. Never printed with its token.
 #[derive(Clone)]
 pub struct HubSettings {
@@ -23,6 +25,10 @@ pub struct HubSettings {
     pub connections: usize,
     /// Bytes a second of all downloads together.
     pub bandwidth: Option<u64>,
+    /// Bytes of all downloads on disk together.
+    pub disk: Option<u64>,
+    /// Files that stay where others leave for a new download.
+    pub in_use: FilesInUse,
     /// The longest range asked for at once.
     pub piece_bytes: u64,
     pub patience: Patience,
@@ -66,6 +72,8 @@ impl HubSettings {
             offline: false,
             connections: 8,
             bandwidth: None,
+            disk: None,
+            in_use: FilesInUse::default(),
             piece_bytes: 32 * 1024 * 1024,
             patience: Patience::default(),
         }

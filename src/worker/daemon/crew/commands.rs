@@ -57,7 +57,7 @@ impl Crew {
     async fn withdraw(
         mut self,
         wanted: &str,
-        (config, catalog, _): (&Config, &Catalog, &Hub),
+        (config, catalog, hub): (&Config, &Catalog, &Hub),
         grace: Duration,
     ) -> (Self, CommandReply) {
         let Some(name) = self.name_of(wanted) else {
@@ -88,6 +88,7 @@ impl Crew {
         };
         self.choices.loaded.retain(|wanted| !is_it(wanted));
         self.choices.unloaded.retain(|unloaded| *unloaded != name);
+        self.keep_files(config, hub);
         let changed = self.change(Vec::new(), (config, catalog), grace).await;
         let text = format!("{name} is served no more");
         (changed, Ok(outcome(name, "withdrawn", text)))

@@ -161,6 +161,7 @@ impl Crew {
         downloads: &mut Downloads,
     ) -> Recruits {
         downloads.retain(config);
+        self.keep_files(config, hub);
         self.state.forget_refusals();
         let mut recruits = Vec::new();
         for wanted in &config.models.serve.0 {
@@ -180,6 +181,13 @@ impl Crew {
             }
         }
         recruits
+    }
+
+    /// Lets the files of other models than those that are wanted leave the disk.
+    fn keep_files(&self, config: &Config, hub: &Hub) {
+        let (serve, loaded) = (&config.models.serve.0, &self.choices.loaded);
+        let wanted: Vec<&str> = serve.iter().chain(loaded).map(String::as_str).collect();
+        hub.settings().in_use.retain(|name| wanted.contains(&name));
     }
 
     /// Whether the configuration names other models than are loaded.

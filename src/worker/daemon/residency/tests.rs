@@ -189,6 +189,7 @@ async fn with_adapters(folder: &Path) -> Residency {
         name: TINY.to_owned(),
         source: LocatedSource::Text(Box::new(ModelSource::new(fixtures.join(TINY)))),
         is_vouched: true,
+        sources: Vec::new(),
     };
     let model = device.load(base.clone(), |_, _| {}).await.unwrap();
     let residency = Residency::new(device, None);
