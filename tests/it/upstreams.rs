@@ -1,8 +1,7 @@
 //! Models that other programs serve: a program that a test plays, also badly, and `worker up` as a real one.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use muster_testing::eventually_blocking;
 use serde_json::{Value, json};
@@ -157,37 +156,65 @@ fn a_program_that_misbehaves_is_blamed_and_asked_again() {
     );
 }
 
-#[test]
-fn a_client_that_leaves_ends_the_work_of_the_program_within_seconds() {
-    let program = Program::start();
-    let (serve, _daemon) = served(&program);
-    program.is(Mode::Endless);
+/// A streamed chat, read up to a line with this word.
+fn begun_stream(serve: &Serve, word: &str) -> BufReader<TcpStream> {
     let body = chat_body(json!({"stream": true}));
     let mut stream = TcpStream::connect(&serve.address).unwrap();
     write!(
         stream,
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\napikey: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\napikey: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         serve.key,
         body.len()
     )
     .unwrap();
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
-    while !line.contains("word") {
+    while !line.contains(word) {
         line.clear();
         assert!(reader.read_line(&mut line).unwrap() > 0);
     }
-    drop(reader);
-    let began = Instant::now();
+    reader
+}
+
+#[test]
+fn a_text_that_has_begun_ends_while_its_owner_pauses_as_long_as_the_owner_says() {
+    for (finish_within, ends_well) in [("1h", true), ("0s", false)] {
+        let program = Program::start();
+        let serve = serve("");
+        let section = format!(
+            "[models]\ntheirs = {{ upstream = {{ url = \"{}\", finish_within = \"{finish_within}\" }} }}\n",
+            program.url()
+        );
+        let mut daemon = daemon(&serve, &section);
+        wait_for_model(&serve, "theirs");
+        program.is(Mode::Held);
+        let mut stream = begun_stream(&serve, "Hello");
+        daemon.signal("-USR1");
+        daemon.wait_for("paused by command");
+        let mut rest = String::new();
+        if ends_well {
+            program.is(Mode::Good);
+        }
+        stream.read_to_string(&mut rest).unwrap();
+        let found = (
+            rest.contains("\"content\":\" there\""),
+            rest.contains("\"error\""),
+        );
+        assert_eq!(found, (ends_well, !ends_well), "{rest}");
+        program.is(Mode::Good);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_work_of_the_program() {
+    let program = Program::start();
+    let (serve, _daemon) = served(&program);
+    program.is(Mode::Endless);
+    drop(begun_stream(&serve, "word"));
     eventually_blocking("the program to be left", || match program.left() {
         0 => Err(()),
         _ => Ok(()),
     });
-    assert!(
-        began.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        began.elapsed()
-    );
     // More than was asked for is not listened to.
     let reply = body_of(&ask_chat(&serve, json!({"max_tokens": 40})));
     assert_eq!(reply["choices"][0]["finish_reason"], "length", "{reply}");

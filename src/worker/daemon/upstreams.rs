@@ -47,5 +47,6 @@ fn wish(UpstreamConfig { name, settings }: &UpstreamConfig) -> UpstreamWish {
         tools: settings.tools,
         images: settings.images,
         silence: settings.silence,
+        finish_within: settings.finish_within,
     }
 }

@@ -58,4 +58,6 @@ pub struct UpstreamWish {
     pub images: Option<bool>,
     /// How long a job waits for the next byte.
     pub silence: Duration,
+    /// How long a text goes on when the owner pauses.
+    pub finish_within: Duration,
 }

@@ -1,6 +1,7 @@
 //! A model that a program serves now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use serde_json::json;
@@ -99,6 +100,11 @@ impl UpstreamModel {
     /// The program's address, for the owner of the worker.
     pub fn url(&self) -> &str {
         self.source.wish.url.as_str().trim_end_matches('/')
+    }
+
+    /// How long a text may go on when the owner pauses.
+    pub fn finish_within(&self) -> Duration {
+        self.source.wish.finish_within
     }
 
     /// Whether its program takes more settings of an image than a prompt and a size.

@@ -24,6 +24,8 @@ pub enum Mode {
     Endless,
     Silent,
     Calls,
+    /// Stands still in the middle of its text, until it is told another one.
+    Held,
 }
 
 /// A program with OpenAI's API and that of the web UI.
@@ -215,6 +217,9 @@ fn chat(mut stream: TcpStream, mode: Mode, state: &State) -> std::io::Result<()>
     say(text("Hello"))?;
     if mode == Mode::Half {
         return Ok(());
+    }
+    while *state.mode.lock().unwrap() == Mode::Held {
+        thread::sleep(Duration::from_millis(5));
     }
     say(text(" there"))?;
     say(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))?;

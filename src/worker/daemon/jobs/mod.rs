@@ -129,13 +129,9 @@ async fn serve(offer: Offer, mut shop: Shop) {
     }
     let running = (shop.paces.begin(&model), shop.counters.begin());
     let began = Instant::now();
-    let prepared = tokio::select! {
-        biased;
-        () = stop.wanted() => Err(never_began()),
-        () = paused(&mut shop.availability) => Err(handed_back()),
-        prepared = prepare(work, line, &engines.runtime) => prepared,
-    };
-    let ended = match prepared {
+    let preparing = prepare(work, line, &engines.runtime);
+    let prepared = unless_over(&stop, &mut shop.availability, preparing).await;
+    let ended = match prepared.flatten() {
         Ok(JobStart::Text(generation, asked)) => {
             listen(*generation, *asked, began, &mut shop, &mut reply, &stop).await
         }
@@ -166,12 +162,8 @@ async fn make(work: Work, desk: MediaDesk<'_>, mut shop: Shop, stop: &Stop) {
         transfers,
         reply: &mut *reply,
     };
-    let ended = tokio::select! {
-        biased;
-        () = stop.wanted() => never_began(),
-        () = paused(&mut shop.availability) => handed_back(),
-        said = media::run(work, desk) => said,
-    };
+    let made = unless_over(stop, &mut shop.availability, media::run(work, desk)).await;
+    let ended = made.unwrap_or_else(|said| said);
     check_device(engines, &ended).await;
     shop.counters.end(&ended);
     drop(running);
@@ -228,11 +220,33 @@ fn handed_back() -> Said {
     }
 }
 
+/// The result of a part of a job; the last word instead where its client leaves or its owner pauses before.
+async fn unless_over<T>(
+    stop: &Stop,
+    availability: &mut watch::Receiver<Availability>,
+    part: impl Future<Output = T>,
+) -> Result<T, Said> {
+    tokio::select! {
+        biased;
+        () = stop.wanted() => Err(never_began()),
+        () = paused(availability) => Err(handed_back()),
+        done = part => Ok(done),
+    }
+}
+
 /// Waits until running jobs are handed back.
 async fn paused(availability: &mut watch::Receiver<Availability>) {
     let is_paused = |now: &Availability| *now == Availability::Paused;
     if availability.wait_for(is_paused).await.is_err() {
         // Nobody is left who could pause it.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits until the owner's pause is over.
+async fn resumed(availability: &mut watch::Receiver<Availability>) {
+    let is_over = |now: &Availability| *now != Availability::Paused;
+    if availability.wait_for(is_over).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

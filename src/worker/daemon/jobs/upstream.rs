@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::watch;
+use tokio::time::sleep_until;
 use tracing::debug;
 
 use super::encode::ending;
 use super::request::{take_images, text_request};
 use super::speech::call_id;
-use super::{NOT_FROM_TEXT, Shop, handed_back, never_began, paused};
+use super::{NOT_FROM_TEXT, Shop, handed_back, paused, resumed, unless_over};
 use crate::daemon::blame;
 use crate::daemon::media::{self, MediaDesk};
+use crate::daemon::owner::Availability;
 use crate::daemon::pace::Pace;
 use crate::link::session::Work;
 use crate::link::{Offer, Reply, Said, Stop, Transfers};
@@ -73,22 +76,18 @@ async fn write(
         return Said::Failed(failure);
     }
     let began = Instant::now();
-    let opened = tokio::select! {
-        biased;
-        () = stop.wanted() => return never_began(),
-        () = paused(&mut shop.availability) => return handed_back(),
-        opened = model.write(&request) => opened,
-    };
+    let opened = unless_over(stop, &mut shop.availability, model.write(&request)).await;
     let mut answer = match opened {
-        Ok(answer) => answer,
-        Err(error) => return blame::said_of_program(model, &error),
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return blame::said_of_program(model, &error),
+        Err(said) => return said,
     };
-    let (mut first, mut calls) = (None, 0);
+    let (mut first, mut calls, mut grace) = (None, 0, PauseGrace::default());
     let finish = loop {
         let event = tokio::select! {
             biased;
             () = stop.wanted() => break FinishReason::Cancelled,
-            () = paused(&mut shop.availability) => return handed_back(),
+            () = grace.over(first.is_some(), model, &mut shop.availability) => return handed_back(),
             event = answer.next() => event,
         };
         let output = match event {
@@ -132,6 +131,38 @@ async fn write(
     Said::Done { finish, usage }
 }
 
+/// How long a text goes on while its owner has the machine back. No other worker goes on with a text of a program, whose
+/// memory is not the worker's to free.
+#[derive(Default)]
+struct PauseGrace {
+    until: Option<tokio::time::Instant>,
+}
+
+impl PauseGrace {
+    /// Waits until the text is to end for a pause: at once where its client has nothing of it yet.
+    async fn over(
+        &mut self,
+        has_output: bool,
+        model: &UpstreamModel,
+        availability: &mut watch::Receiver<Availability>,
+    ) {
+        loop {
+            paused(availability).await;
+            if !has_output {
+                return;
+            }
+            let until = *self
+                .until
+                .get_or_insert_with(|| tokio::time::Instant::now() + model.finish_within());
+            tokio::select! {
+                () = sleep_until(until) => return,
+                () = resumed(availability) => {}
+            }
+            self.until = None;
+        }
+    }
+}
+
 /// What no program is asked for.
 fn check(request: &TextRequest, model: &UpstreamModel) -> Result<(), Failure> {
     if model.reads_images {
@@ -166,59 +197,55 @@ async fn values(
     shop: &mut Shop,
     (reply, stop): (&mut Reply, &Stop),
 ) -> Said {
+    match read(work.payload, model, shop, stop).await {
+        Ok((result, done)) => {
+            reply.say(result).await;
+            done
+        }
+        Err(said) => said,
+    }
+}
+
+/// The result, and the last word.
+async fn read(
+    payload: Payload,
+    model: &UpstreamModel,
+    shop: &mut Shop,
+    stop: &Stop,
+) -> Result<(Said, Said), Said> {
     let name = &model.name;
-    let (result, done) = match work.payload {
+    let (result, tokens, read_bytes) = match payload {
         Payload::Neutral(Body::Tokens(request)) if *request == TokensRequest::Load => {
             let tokens = TokenList {
                 context: model.context,
                 ..TokenList::default()
             };
-            ending(ResultPart::Tokens(tokens), 0)
+            return Ok(ending(ResultPart::Tokens(tokens), 0));
         }
         Payload::Neutral(Body::Embedding(request)) => {
-            let embedded = tokio::select! {
-                biased;
-                () = stop.wanted() => return never_began(),
-                () = paused(&mut shop.availability) => return handed_back(),
-                embedded = model.embed(&request) => embedded,
-            };
-            match embedded {
-                Ok((vectors, tokens)) => {
-                    // A token has a byte at least.
-                    let most = request.read_bytes().max(1);
-                    ending(ResultPart::Vectors(vectors), tokens.clamp(1, most))
-                }
-                Err(error) => return blame::said_of_program(model, &error),
-            }
+            let embedded = unless_over(stop, &mut shop.availability, model.embed(&request)).await?;
+            let (vectors, tokens) =
+                embedded.map_err(|error| blame::said_of_program(model, &error))?;
+            (ResultPart::Vectors(vectors), tokens, request.read_bytes())
         }
         Payload::Neutral(Body::Ranking(request)) => {
-            let ranked = tokio::select! {
-                biased;
-                () = stop.wanted() => return never_began(),
-                () = paused(&mut shop.availability) => return handed_back(),
-                ranked = model.rank(&request) => ranked,
-            };
-            match ranked {
-                Ok((scores, tokens)) => {
-                    let most = request.read_bytes().max(1);
-                    ending(ResultPart::Scores(scores), tokens.clamp(1, most))
-                }
-                Err(error) => return blame::said_of_program(model, &error),
-            }
+            let ranked = unless_over(stop, &mut shop.availability, model.rank(&request)).await?;
+            let (scores, tokens) = ranked.map_err(|error| blame::said_of_program(model, &error))?;
+            (ResultPart::Scores(scores), tokens, request.read_bytes())
         }
         Payload::Neutral(Body::Tokens(_)) => {
-            return unsupported(format!(
+            return Err(unsupported(format!(
                 "{name} is served by a program that shows no tokens"
-            ));
+            )));
         }
         _ => {
-            return unsupported(format!(
+            return Err(unsupported(format!(
                 "{name} is served by a program that does not do this kind of job"
-            ));
+            )));
         }
     };
-    reply.say(result).await;
-    done
+    // A token has a byte at least.
+    Ok(ending(result, tokens.clamp(1, read_bytes.max(1))))
 }
 
 /// Draws each image of the job.
@@ -237,12 +264,12 @@ async fn draw(
         transfers,
         reply,
     };
-    let said = tokio::select! {
-        biased;
-        () = stop.wanted() => never_began(),
-        () = paused(&mut shop.availability) => handed_back(),
-        said = media::draw_upstream(work, model, desk) => return said,
-    };
-    model.interrupt().await;
-    said
+    let drawn = media::draw_upstream(work, model, desk);
+    match unless_over(stop, &mut shop.availability, drawn).await {
+        Ok(said) => said,
+        Err(said) => {
+            model.interrupt().await;
+            said
+        }
+    }
 }
