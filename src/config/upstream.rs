@@ -89,9 +89,9 @@ fn wrong(name: &str, settings: &UpstreamSettings) -> Option<String> {
             "the url of {name} leads to {host}, another machine: jobs would be sent there; set remote = true if you mean it"
         ));
     }
-    let draws = *api == UpstreamApi::A1111;
+    let makes_images = *api == UpstreamApi::A1111;
     match kind {
-        Some(kind) if draws && *kind != UpstreamKind::Image => Some(format!(
+        Some(kind) if makes_images && *kind != UpstreamKind::Image => Some(format!(
             "{name} has api = \"a1111\", which makes images: kind = \"{}\" needs another api",
             kind.word()
         )),
