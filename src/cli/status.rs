@@ -280,6 +280,12 @@ pub fn energy(report: &WorkerReport) -> String {
             cost.unwrap_or_default()
         ));
     }
+    if let Some(share) = energy.computing {
+        let share = percent(Some(share));
+        parts.push(format!(
+            "models compute {share} of the time (owner.most_watts)"
+        ));
+    }
     if let Some(note) = &energy.processor_note {
         parts.push(note.clone());
     }

@@ -25,6 +25,8 @@ settings! {
         idle_for: Option<Duration> where (1..=86400); unset "jobs are taken while people work",
         /// Temperature of a GPU in degrees Celsius from which on the worker rests. Set it for the sake of noise or hardware.
         most_heat: Option<usize> where (30..=110); unset "as hot as the driver allows",
+        /// Watts that the GPUs and processors of this machine may draw together, as far as they can be read. To keep to it, models rest between steps; they stay in memory, and jobs take longer. Set it for the sake of noise, heat or the bill.
+        most_watts: Option<usize> where (10..=1000000); unset "as much as the hardware allows",
         /// For how long no rule may hold before jobs are taken again. Raise it where programs come and go.
         resume_after: Duration where (0..=86400) = "30s",
         /// Price of a kilowatt-hour, in any currency. With it `worker status` shows the cost of today's energy.
@@ -60,9 +62,10 @@ impl Value for EnergyPrice {
 }
 
 impl OwnerConfig {
-    /// Whether any rule can ever pause the worker.
+    /// Whether the machine has to be looked at.
     pub fn has_rules(&self) -> bool {
-        self.hours.is_some()
+        self.most_watts.is_some()
+            || self.hours.is_some()
             || !self.pause_for.is_empty()
             || self.others_gpu_memory.is_some()
             || self.others_load.is_some()
@@ -86,6 +89,10 @@ impl OwnerConfig {
             ),
             ("idle_for", self.idle_for.map(show_duration)),
             ("most_heat", self.most_heat.map(|most| format!("{most} °C"))),
+            (
+                "most_watts",
+                self.most_watts.map(|most| format!("{most} W")),
+            ),
         ];
         let set = all.into_iter();
         set.filter_map(|(key, value)| Some(format!("owner.{key} = {}", value?)))

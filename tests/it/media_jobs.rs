@@ -34,6 +34,7 @@ use muster_testing::eventually;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{DuplexStream, duplex};
+use tokio::sync::watch;
 use url::Url;
 
 use super::account::{charging, money, pay};
@@ -562,6 +563,33 @@ async fn a_paused_worker_hands_its_image_to_another() {
     };
     let (reply, _second) = tokio::join!(generated(&app, json!({})), handed_over);
     assert_eq!(reply["grid"]["worker"], "second");
+}
+
+#[tokio::test]
+async fn a_worker_that_keeps_to_a_power_rests_between_steps_and_ends_its_jobs() {
+    let app = app().await;
+    let (sample, gate) = SamplePipeline::default().gated();
+    let studio = studio(&app, "ours", sample).await;
+    let (share, duty) = watch::channel(0.5);
+    studio.worker.keep_duty(duty, &app.tasks);
+    let rests = async {
+        running(&studio.maker, 1).await;
+        eventually("a rest", async || {
+            // A step at each look: a thread does not rest within one.
+            open(&gate, 1);
+            match studio.maker.status().is_paused {
+                true => Ok(()),
+                false => Err(()),
+            }
+        })
+        .await;
+        drop(gate);
+    };
+    let many_steps = json!({"seed": 9, "steps": 80});
+    let (reply, ()) = tokio::join!(generated(&app, many_steps), rests);
+    assert_gradient(&linked(&app, &reply["data"][0]["url"]).await, (320, 256), 9);
+    share.send_replace(1.0);
+    generated(&app, json!({})).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 use super::DaemonError;
 use super::media::{SOUND_TOKENS, SPOKEN_CHARACTERS};
 use super::residency::{Residency, ResidencyHold};
+use super::throttle::Throttle;
 use muster_engine::runtime::image::ImageDefaults;
 use muster_engine::runtime::maker::Maker;
 use muster_engine::runtime::safety::SafetyChecker;
@@ -34,6 +35,7 @@ pub struct Engines {
     /// Decodes the sounds of jobs.
     pub reader: Reader,
     pub health: DeviceHealth,
+    pub throttle: Throttle,
 }
 
 /// Whether a device still works. Clones are the same.
@@ -247,8 +249,21 @@ impl Fleet {
 }
 
 impl Engines {
-    /// Returns once neither thread computes.
+    /// For the owner: returns once neither thread computes.
     pub async fn pause(&self) -> Result<(), Failure> {
+        let mut is_paused = self.throttle.owner_pause().await;
+        *is_paused = true;
+        self.stop_threads().await
+    }
+
+    pub async fn resume(&self) -> Result<(), Failure> {
+        let mut is_paused = self.throttle.owner_pause().await;
+        *is_paused = false;
+        self.start_threads().await
+    }
+
+    /// Returns once neither thread computes.
+    pub async fn stop_threads(&self) -> Result<(), Failure> {
         let media = async {
             match &self.maker {
                 Some(maker) => maker.pause().await,
@@ -258,7 +273,7 @@ impl Engines {
         tokio::try_join!(self.runtime.pause(), media).map(|_| ())
     }
 
-    pub async fn resume(&self) -> Result<(), Failure> {
+    pub async fn start_threads(&self) -> Result<(), Failure> {
         self.runtime.resume().await?;
         match &self.maker {
             Some(maker) => maker.resume().await,
@@ -319,6 +334,7 @@ impl From<Runtime> for Engines {
             residency: None,
             reader: Reader::default(),
             health: DeviceHealth::of(DeviceChoice::Cpu),
+            throttle: Throttle::default(),
         }
     }
 }

@@ -27,6 +27,7 @@
 //! | `uses` | when models were used |
 //! | `upstreams` | models that other programs serve |
 //! | `blame` | what went wrong with a job, and whose fault it was |
+//! | `throttle` | rests between steps, so that the machine keeps to a power |
 //! | `summary` | what the owner's log says of it every minute |
 //! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
 
@@ -59,6 +60,7 @@ mod served;
 mod signals;
 pub mod state;
 mod summary;
+mod throttle;
 mod upstreams;
 mod uses;
 mod worker;

@@ -87,6 +87,9 @@ pub struct EnergyReport {
     pub processor_note: Option<String>,
     /// Since midnight, while a worker ran here; absent where nothing tells its power.
     pub today_watt_hours: Option<f64>,
+    /// The share of time in which models compute, while `owner.most_watts` has them rest.
+    #[serde(default)]
+    pub computing: Option<f64>,
     /// `owner.energy_price`, for a kilowatt-hour.
     pub price: Option<f64>,
     /// Of today's energy, in the currency of the price.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::causes::{LineState, Situation, causes};
@@ -16,8 +17,8 @@ use super::inquiries::Inquiries;
 use super::owner::{Availability, OwnerPause};
 use super::pace::{self, Paces};
 use super::report::{
-    CoordinatorReport, JobsReport, ModelReport, PauseReport, RunningJobReport, TallyReport,
-    UpstreamReport, WorkerReport,
+    CoordinatorReport, EnergyReport, JobsReport, ModelReport, PauseReport, RunningJobReport,
+    TallyReport, UpstreamReport, WorkerReport,
 };
 use super::summary::{Activity, Counters};
 use super::{DeviceModel, Worker};
@@ -42,6 +43,8 @@ struct Sources {
     /// The rules of `[owner]` that are set.
     rules: Vec<String>,
     energy_price: Option<f64>,
+    /// The share of time in which models compute.
+    duty: Option<watch::Receiver<f64>>,
     models: Vec<DeviceModel>,
     /// Models that could not be loaded, and why.
     refused_models: BTreeMap<String, String>,
@@ -67,6 +70,7 @@ impl WorkerState {
             pause: OwnerPause::default(),
             rules: Vec::new(),
             energy_price: None,
+            duty: None,
             models: Vec::new(),
             refused_models: BTreeMap::new(),
             devices: None,
@@ -99,6 +103,11 @@ impl WorkerState {
         let mut sources = self.lock();
         sources.rules = owner.rules();
         sources.energy_price = owner.energy_price.map(|price| price.0);
+    }
+
+    /// The share of time in which models compute, as the rules have it.
+    pub fn computes(&self, duty: &watch::Receiver<f64>) {
+        self.lock().duty = Some(duty.clone());
     }
 
     /// The minutes of the last week, which are kept beside the state.
@@ -223,6 +232,7 @@ impl Sources {
             is_running: activity.running > 0,
         });
         let devices = self.devices.as_ref();
+        let energy = self.energy_report(watt_hours);
         WorkerReport {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -244,11 +254,32 @@ impl Sources {
             today: (&today.all()).into(),
             last_job_at: last_job.and_then(seconds),
             gpus: self.history.gpus(),
-            energy: self.history.energy(watt_hours, self.energy_price),
-            rules: self.rules.clone(),
+            rules: self.rules_of(&energy),
+            energy,
             no_jobs,
             coordinators,
         }
+    }
+
+    fn energy_report(&self, watt_hours: Option<f64>) -> EnergyReport {
+        let share = self.duty.as_ref().map(|duty| *duty.borrow());
+        EnergyReport {
+            computing: share.filter(|share| *share < 1.0),
+            ..self.history.energy(watt_hours, self.energy_price)
+        }
+    }
+
+    /// The rules that are set. A power that is not known cannot be kept to.
+    fn rules_of(&self, energy: &EnergyReport) -> Vec<String> {
+        let tells_power = energy.gpu_watts.or(energy.processor_watts).is_some();
+        let rules = self.rules.iter().map(|rule| {
+            let is_lost = !tells_power && rule.starts_with("owner.most_watts");
+            match is_lost {
+                true => format!("{rule}, without effect here: no power is told"),
+                false => rule.clone(),
+            }
+        });
+        rules.collect()
     }
 
     fn model_reports(&self, totals: &Totals, today: &Totals) -> Vec<ModelReport> {

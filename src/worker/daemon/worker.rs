@@ -18,6 +18,7 @@ use super::pace::Paces;
 use super::registration::{claims, registration};
 use super::served::{OfferTerms, PolledTerms, Served};
 use super::summary::{self, Activity, Counters};
+use super::throttle::keep_duty;
 use crate::link::legacy::{self, PolledKind, Polling};
 use crate::link::{Condition, Dial, Line, Link, Offer, Standing, WAITING_OFFERS};
 use muster_engine::runtime::Failure;
@@ -253,6 +254,11 @@ impl Worker {
             LineModels::Socket(..) => false,
             LineModels::Calls { served, .. } => served.borrow().kind == kind,
         })
+    }
+
+    /// Has the devices compute for this share of time from now on.
+    pub fn keep_duty(&self, duty: watch::Receiver<f64>, tasks: &Tasks) {
+        keep_duty(self.stock.subscribe(), duty, tasks);
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {

@@ -15,8 +15,10 @@ mod visible;
 
 pub use disk::{Disk, disk, is_writable};
 pub use gpus::follow as follow_gpus;
-pub use power::{PowerReading, ProcessorPower};
+pub use power::{MachinePower, PowerReading, ProcessorPower};
 pub use visible::CudaEnvironment;
+
+use std::time::Duration;
 
 use readings::{Graphics, NoDriver, Readings};
 
@@ -90,6 +92,16 @@ pub struct GpuLoad {
     /// Energy since the driver was loaded, where the GPU counts it.
     pub joules: Option<f64>,
     pub processes: Vec<GpuProcess>,
+}
+
+impl GpuLoad {
+    /// The energy since an earlier look: as the GPU counts it or, where it does not, its power over that time.
+    pub fn joules_since(&self, before: Option<&Self>, passed: Duration) -> Option<f64> {
+        match (before.and_then(|before| before.joules), self.joules) {
+            (Some(before), Some(now)) if now >= before => Some(now - before),
+            _ => self.watts.map(|watts| watts * passed.as_secs_f64()),
+        }
+    }
 }
 
 /// Reads the machine.

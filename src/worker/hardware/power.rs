@@ -1,7 +1,10 @@
-//! The power of processors, from the counters of RAPL that Linux shows.
+//! The power of processors, from the counters of RAPL that Linux shows, and that of the whole machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::GpuLoad;
 
 const COUNTERS: &str = "sys/class/powercap";
 
@@ -18,6 +21,36 @@ pub enum PowerReading {
 pub struct ProcessorPower {
     packages: Vec<Package>,
     pub reading: PowerReading,
+}
+
+/// The power of all GPUs and processors of this machine together, as far as they tell it.
+#[derive(Debug)]
+pub struct MachinePower {
+    processors: ProcessorPower,
+    last: Vec<GpuLoad>,
+    read: Instant,
+}
+
+impl MachinePower {
+    pub fn open() -> Self {
+        Self {
+            processors: ProcessorPower::open(),
+            last: Vec::new(),
+            read: Instant::now(),
+        }
+    }
+
+    /// The mean since the last call, or since `open`. None where nothing tells its power.
+    pub fn watts(&mut self, gpus: &[GpuLoad]) -> Option<f64> {
+        let passed = self.read.elapsed();
+        self.read = Instant::now();
+        let before = std::mem::replace(&mut self.last, gpus.to_vec());
+        let gpus = gpus.iter().enumerate();
+        let of_gpus = gpus.filter_map(|(at, gpu)| gpu.joules_since(before.get(at), passed));
+        let joules = of_gpus.chain(self.processors.joules());
+        let joules = joules.reduce(|sum, joules| sum + joules)?;
+        Some(joules / passed.as_secs_f64().max(1e-3))
+    }
 }
 
 #[derive(Debug)]

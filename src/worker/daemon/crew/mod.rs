@@ -11,14 +11,13 @@ mod pause;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::DropGuard;
 use tracing::{error, info, warn};
 
 use super::devices::NewAdapters;
 use super::downloads::{Downloads, can_be_fetched};
-use super::owner::{Availability, OwnerPause, OwnerRules};
+use super::owner::{Availability, OwnerPause, OwnerRules, RuleOutcome};
 use super::state::WorkerState;
 use super::upstreams::upstream_wishes;
 use super::{DeviceModel, Devices, LAST_TASKS, Post, Served, Stock, Worker, here_already};
@@ -38,8 +37,7 @@ pub struct Crew {
     devices: Devices,
     models: Vec<(String, DeviceModel)>,
     choices: OwnerChoices,
-    /// Why the owner's rules keep jobs away.
-    rules: watch::Receiver<Vec<String>>,
+    rules: RuleOutcome,
     /// Models that other programs serve.
     upstreams: UpstreamWatch,
     /// The effect of the owner's pause.
@@ -67,7 +65,7 @@ pub struct OwnerChoices {
 }
 
 /// What the owner has said: commands, rules, other programs.
-type OwnerSources = (OwnerChoices, watch::Receiver<Vec<String>>, UpstreamWatch);
+type OwnerSources = (OwnerChoices, RuleOutcome, UpstreamWatch);
 
 /// Models whose files are here and that are not loaded yet.
 pub type Recruits = Vec<(String, Located)>;
@@ -81,7 +79,7 @@ impl Crew {
         context: (WorkerState, &Catalog),
         whole: &Tasks,
     ) -> Self {
-        let owner = (OwnerChoices::default(), rules.reasons.clone(), upstreams);
+        let owner = (OwnerChoices::default(), rules.outcome.clone(), upstreams);
         Self::start_with(owner, devices, models, posts, context, whole).await
     }
 
@@ -111,7 +109,7 @@ impl Crew {
             models.extend(load(&devices, wanted.clone(), located, &state).await);
         }
         choices.unload(&devices).await;
-        let owner = (choices, rules.reasons.clone(), upstreams);
+        let owner = (choices, rules.outcome.clone(), upstreams);
         Self::start_with(owner, devices, models, posts, (state, catalog), whole).await
     }
 
@@ -131,7 +129,9 @@ impl Crew {
         devices.keep(&tasks);
         state.serves(device_models(&models), &devices, &worker);
         state.watches(&upstreams);
-        choices.pause.rules = rules.borrow_and_update().clone();
+        choices.pause.rules = rules.reasons.borrow_and_update().clone();
+        worker.keep_duty(rules.duty.clone(), &tasks);
+        state.computes(&rules.duty);
         let mut crew = Self {
             devices,
             models,

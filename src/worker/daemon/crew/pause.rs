@@ -54,7 +54,7 @@ impl Crew {
                 _ => pending().await,
             }
         };
-        let mut rules = self.rules.clone();
+        let mut rules = self.rules.reasons.clone();
         let changed = async {
             if rules.changed().await.is_err() {
                 pending::<()>().await;
@@ -69,7 +69,7 @@ impl Crew {
 
     pub async fn follow_owner(&mut self) {
         self.choices.pause.expire(SystemTime::now());
-        self.choices.pause.rules = self.rules.borrow_and_update().clone();
+        self.choices.pause.rules = self.rules.reasons.borrow_and_update().clone();
         self.settle().await;
     }
 

@@ -37,13 +37,8 @@ impl EnergyMeter {
         let watts = processor_joules.map(|joules| joules / seconds.max(1e-3));
         self.processor_watts = watts;
         let before = std::mem::replace(&mut self.last, gpus.to_vec());
-        let of_gpus = gpus.iter().enumerate().filter_map(|(at, gpu)| {
-            let counted = before.get(at).and_then(|before| before.joules);
-            match (counted, gpu.joules) {
-                (Some(before), Some(now)) if now >= before => Some(now - before),
-                _ => gpu.watts.map(|watts| watts * seconds),
-            }
-        });
+        let gpus_now = gpus.iter().enumerate();
+        let of_gpus = gpus_now.filter_map(|(at, gpu)| gpu.joules_since(before.get(at), passed));
         for joules in of_gpus.chain(processor_joules) {
             *self.joules.get_or_insert(0.0) += joules;
         }

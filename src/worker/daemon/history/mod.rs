@@ -98,6 +98,7 @@ impl History {
             processor_watts: minutes.meter.processor_watts,
             processor_note: minutes.processor_note.clone(),
             today_watt_hours,
+            computing: None,
             price,
             today_cost: today_watt_hours
                 .zip(price)

@@ -129,7 +129,7 @@ async fn serve(offer: Offer, mut shop: Shop) {
     }
     let running = (shop.paces.begin(&model), shop.counters.begin());
     let began = Instant::now();
-    let preparing = prepare(work, line, &engines.runtime);
+    let preparing = prepare(work, line, engines);
     let prepared = unless_over(&stop, &mut shop.availability, preparing).await;
     let ended = match prepared.flatten() {
         Ok(JobStart::Text(generation, asked)) => {
@@ -269,9 +269,11 @@ enum JobStart {
 }
 
 /// The job, begun; or the last word already.
-async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<JobStart, Said> {
+async fn prepare(work: Work, line: LineId, engines: &Engines) -> Result<JobStart, Said> {
+    let runtime = &engines.runtime;
     let work = match work.payload {
         Payload::Neutral(body) if body.brings_values() => {
+            let _admitted = engines.throttle.admit().await;
             let (result, done) = encode::run(work.model, body, runtime).await?;
             return Ok(JobStart::Values(result, done));
         }
@@ -289,7 +291,9 @@ async fn prepare(work: Work, line: LineId, runtime: &Runtime) -> Result<JobStart
     let asked = tokio::task::spawn_blocking(read);
     let asked = asked.await.map_err(|_| blame::broken())?;
     let asked = asked.map_err(Said::Failed)?;
+    let admitted = engines.throttle.admit().await;
     let generation = runtime.generate(asked.request.clone()).await;
+    drop(admitted);
     let generation = generation.map_err(blame::said)?;
     Ok(JobStart::Text(Box::new(generation), Box::new(asked)))
 }

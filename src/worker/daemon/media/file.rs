@@ -135,7 +135,9 @@ async fn one(
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
     };
+    let admitted = desk.engines.throttle.admit().await;
     let mut stream = maker.make(model, request).map_err(blame::said)?;
+    drop(admitted);
     let mut made = None;
     let mut film = VideoFile::default();
     while let Some(event) = stream.next().await {
@@ -193,7 +195,8 @@ pub async fn deliver(
 ) -> Result<MediaResult, Said> {
     let finished = finish(pixels, work.finishing, desk.engines).await?;
     if finished.flagged == Some(SafetyRule::Refuse) {
-        let message = "the worker's safety checker flagged the image, and its owner sends no such images";
+        let message =
+            "the worker's safety checker flagged the image, and its owner sends no such images";
         let failure = Failure::new(FailureKind::ContentRefused, message);
         return Err(Said::Failed(failure));
     }

@@ -80,7 +80,9 @@ async fn speak(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Resul
         seed: Some(speech.seed),
         ..SoundRequest::default()
     };
+    let admitted = desk.engines.throttle.admit().await;
     let stream = maker.make(model, wanted.into());
+    drop(admitted);
     let mut stream = stream.map_err(blame::said)?;
     let mut at = 0;
     while let Some(event) = stream.next().await {

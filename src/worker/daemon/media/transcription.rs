@@ -105,7 +105,9 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
         seed: None,
         wants_words: request.words,
     };
+    let admitted = desk.engines.throttle.admit().await;
     let mut stream = maker.make(model, wanted.into()).map_err(blame::said)?;
+    drop(admitted);
     let mut written = 0;
     while let Some(event) = stream.next().await {
         match event {

@@ -8,7 +8,7 @@ use chrono::{Datelike, Local, Timelike};
 use tokio::sync::watch;
 
 use super::rules::{GpuUse, MachineUse};
-use crate::hardware::{GpuLoad, follow_gpus};
+use crate::hardware::{GpuLoad, MachinePower, follow_gpus};
 use muster_config::OwnerConfig;
 
 /// Reads the state of the machine again and again, as far as a rule asks for it.
@@ -18,6 +18,8 @@ pub struct MachineWatch {
     ticks: Option<Ticks>,
     /// Interrupts of the keyboard and mouse, and when they changed.
     keyboard: Option<(u64, Instant)>,
+    /// Opened by the first look that asks for it.
+    power: Option<MachinePower>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,7 @@ impl MachineWatch {
             gpus: follow_gpus(),
             ticks: None,
             keyboard: None,
+            power: None,
         }
     }
 
@@ -52,7 +55,13 @@ impl MachineWatch {
                 true => self.gpus.borrow().iter().map(gpu_use).collect(),
                 false => Vec::new(),
             },
+            watts: config.most_watts.and_then(|_| self.watts()),
         }
+    }
+
+    fn watts(&mut self) -> Option<f64> {
+        let power = self.power.get_or_insert_with(MachinePower::open);
+        power.watts(&self.gpus.borrow())
     }
 
     fn others_load(&mut self) -> Option<f64> {

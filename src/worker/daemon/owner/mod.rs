@@ -4,8 +4,10 @@
 //! | --- | --- |
 //! | `pause` | commands and rules in force, and what they come to |
 //! | `rules` | the rules of the configuration, and the reasons that come of them |
+//! | `duty` | how much of the time models may compute |
 //! | `machine` | the state of the machine that rules ask for |
 
+mod duty;
 mod machine;
 mod pause;
 mod rules;
@@ -17,7 +19,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::warn;
 
+use duty::DutyCycle;
 use machine::MachineWatch;
 use muster_config::OwnerConfig;
 use muster_process::tasks::Tasks;
@@ -29,8 +33,16 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The rules of the owner, followed by a task.
 pub struct OwnerRules {
     config: watch::Sender<OwnerConfig>,
+    pub outcome: RuleOutcome,
+}
+
+/// What the rules come to now. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct RuleOutcome {
     /// Why no jobs are to be taken.
     pub reasons: watch::Receiver<Vec<String>>,
+    /// The share of time in which models may compute.
+    pub duty: watch::Receiver<f64>,
 }
 
 impl OwnerRules {
@@ -38,14 +50,18 @@ impl OwnerRules {
     pub fn follow(config: &OwnerConfig, tasks: &Tasks) -> Self {
         let (config, configured) = watch::channel(config.clone());
         let (told, reasons) = watch::channel(Vec::new());
+        let (shared, duty) = watch::channel(1.0);
         let stopping = tasks.stopping();
         tasks.start(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                () = follow(configured, told) => {}
+                () = follow(configured, told, shared) => {}
             }
         });
-        Self { config, reasons }
+        Self {
+            config,
+            outcome: RuleOutcome { reasons, duty },
+        }
     }
 
     /// The configuration was read again.
@@ -54,7 +70,11 @@ impl OwnerRules {
     }
 }
 
-async fn follow(mut config: watch::Receiver<OwnerConfig>, told: watch::Sender<Vec<String>>) {
+async fn follow(
+    mut config: watch::Receiver<OwnerConfig>,
+    told: watch::Sender<Vec<String>>,
+    shared: watch::Sender<f64>,
+) {
     let tell = |now: Vec<String>| {
         told.send_if_modified(|reasons| {
             let is_other = *reasons != now;
@@ -65,10 +85,11 @@ async fn follow(mut config: watch::Receiver<OwnerConfig>, told: watch::Sender<Ve
     loop {
         let has_rules = |config: &OwnerConfig| config.has_rules();
         tell(Vec::new());
+        shared.send_replace(1.0);
         if config.wait_for(has_rules).await.is_err() {
             return;
         }
-        let mut rules = Rules::default();
+        let (mut rules, mut power) = (Rules::default(), PowerRule::default());
         // Opening NVML and reading `/proc` may take their time.
         let Ok(mut machine) = spawn_blocking(MachineWatch::new).await else {
             return;
@@ -90,6 +111,35 @@ async fn follow(mut config: watch::Receiver<OwnerConfig>, told: watch::Sender<Ve
             };
             machine = watch;
             tell(rules.reasons(&wanted, Instant::now(), &seen));
+            let share = power.share(wanted.most_watts, seen.watts);
+            shared.send_if_modified(|before| std::mem::replace(before, share) != share);
+        }
+    }
+}
+
+/// `owner.most_watts`, followed over time.
+#[derive(Default)]
+struct PowerRule {
+    duty: DutyCycle,
+    is_reported: bool,
+}
+
+impl PowerRule {
+    fn share(&mut self, most: Option<usize>, watts: Option<f64>) -> f64 {
+        match (most, watts) {
+            (Some(most), Some(watts)) => self.duty.next(watts, most as f64),
+            (Some(_), None) => {
+                if !std::mem::replace(&mut self.is_reported, true) {
+                    warn!(
+                        "owner.most_watts has no effect: neither GPUs nor processors of this machine tell their power"
+                    );
+                }
+                1.0
+            }
+            (None, _) => {
+                *self = Self::default();
+                1.0
+            }
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct MachineUse {
     /// Since a keyboard or a terminal was used.
     pub idle: Option<Duration>,
     pub gpus: Vec<GpuUse>,
+    /// Of GPUs and processors since the last look.
+    pub watts: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -135,6 +137,7 @@ mod tests {
             others_load: Some(50),
             idle_for: Some(Duration::from_secs(600)),
             most_heat: Some(80),
+            most_watts: None,
             resume_after: Duration::from_secs(30),
             energy_price: None,
         }
@@ -153,6 +156,7 @@ mod tests {
                 others_bytes: 1 << 29,
                 celsius: Some(60),
             }],
+            watts: None,
         }
     }
 
