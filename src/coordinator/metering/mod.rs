@@ -20,15 +20,15 @@ use muster_protocol::job::{Body, Event, Job, ResultPart, TextInput, Usage};
 
 /// Of longer texts only the beginning is counted and extrapolated. Stored texts are counted in full.
 const MOST_COUNTED: usize = MOST_KEPT;
-/// Texts up to here are counted at once, which takes some ten microseconds.
+/// Shorter texts are counted at once, in some ten microseconds.
 const SHORT: usize = 1 << 10;
-/// Longer texts are counted among themselves, so that no other job waits for them.
+/// Longer texts are queued separately, so that they do not delay other jobs.
 const LARGE: usize = 64 << 10;
-/// How the least number of tokens, which the job names, was made of its bytes.
+/// Bytes per token in the job's minimum estimate.
 const BYTES_PER_TOKEN: usize = 6;
 /// Queued counts. Beyond it, callers wait.
 const WAITING: usize = 1024;
-/// Counts made in one go.
+/// Counts per batch.
 const BATCH: usize = 256;
 
 /// Tokens of the prompt and of the relayed output.
@@ -46,15 +46,15 @@ pub struct Counted {
     pub heard_millis: Option<u64>,
 }
 
-/// How far a worker's own numbers are believed.
+/// How much of a worker's own counts is trusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Belief {
-    /// Other software on a stranger's machine may count with another tokenizer, or not at all.
+    /// Other software on an untrusted machine may use another tokenizer, or count nothing.
     #[default]
     Nothing,
-    /// Our software on a stranger's machine: up to half as much again as is counted here.
+    /// Our software on an untrusted machine: up to one and a half times the count here.
     Bounded,
-    /// A worker of the operator, or of an account that the operator trusts.
+    /// A worker of the operator, or of a trusted account.
     Whole,
 }
 
@@ -86,7 +86,7 @@ pub struct Output {
     is_cut_off: bool,
 }
 
-/// The beginning of a text, and how long all of it is.
+/// The beginning of a text, and its whole length.
 #[derive(Debug, Default)]
 struct Text {
     beginning: String,
@@ -94,7 +94,7 @@ struct Text {
     characters: usize,
 }
 
-/// Counts, one batch after the other.
+/// Counts tokens, one batch after the other.
 #[derive(Debug, Clone)]
 pub struct Meter {
     small: mpsc::Sender<Question>,
@@ -192,7 +192,7 @@ impl Meter {
     /// Zero if the process is shutting down.
     pub async fn count(&self, job: Arc<Job>, output: Output, belief: Belief) -> Counted {
         if is_short(&job, &output) && TABLES.get().is_some() {
-            // A panic there leaves it uncounted, and unpaid.
+            // After a panic it is uncounted and unpaid.
             let count = AssertUnwindSafe(|| Counted::of(&job, &output, belief));
             return catch_unwind(count).unwrap_or_default();
         }
@@ -214,17 +214,17 @@ impl Meter {
     }
 }
 
-/// Tokens of a job's prompt, as they are counted at its end.
+/// Tokens of a job's prompt, counted as at its end.
 pub async fn count_of_prompt(job: Arc<Job>) -> u32 {
     if is_short(&job, &Output::default()) && TABLES.get().is_some() {
         return count_prompt(&job.body, &Output::default()).0;
     }
     let counting = spawn_blocking(move || count_prompt(&job.body, &Output::default()).0);
-    // A panic there leaves it uncounted.
+    // After a panic it is uncounted.
     counting.await.unwrap_or_default()
 }
 
-/// Loads the tables, which takes a while, on a thread of its own.
+/// Loads the tables on another thread, which takes a while.
 pub fn warm_up() {
     spawn_blocking(|| count(""));
 }
@@ -233,12 +233,12 @@ async fn answer_all(mut waiting: mpsc::Receiver<Question>) {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
         let questions = std::mem::take(&mut batch);
-        // A panic there leaves these uncounted, and unpaid.
+        // After a panic these are uncounted and unpaid.
         let _ = spawn_blocking(move || questions.into_iter().for_each(Question::answer)).await;
     }
 }
 
-/// Looks no further than it has to.
+/// Stops as soon as the text is too long.
 fn is_short(job: &Job, output: &Output) -> bool {
     let Some(mut left) = SHORT.checked_sub(output.text.bytes) else {
         return false;
@@ -354,7 +354,7 @@ fn count_prompt(body: &Body, output: &Output) -> (u32, u32) {
         Body::Speech(speech) => {
             tokens += usize::try_from(speech.tokens()).unwrap_or(usize::MAX);
         }
-        // Tokens of a text cost nothing, and files are not priced by tokens.
+        // Tokenized texts are free, and files are not priced by tokens.
         _ => {}
     }
     let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);

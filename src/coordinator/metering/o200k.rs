@@ -1,8 +1,9 @@
-//! Counts the tokens of a text as the tokenizer o200k_base makes them: a pattern splits the text into pieces, and in each
-//! piece the pair of neighbours that comes first in the vocabulary is merged, again and again.
+//! Counts tokens like the tokenizer o200k_base: a pattern splits the text into pieces, and in each piece the adjacent
+//! pair that comes first in the vocabulary is merged repeatedly.
 //!
-//! The vocabulary is inflated and indexed at its first use, in some 30 ms and 5 MB. Automata that count in linear time take
-//! 32 MB of the binary, or seconds to build.
+//! The vocabulary is decompressed and indexed at its first use, in some 30 ms and 5 MB. Automata that count in linear
+//! time
+//! take 32 MB of the binary, or seconds to build.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,10 +13,10 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
-/// The tokens in the order of the merges, each behind its length; from tiktoken (MIT, see `o200k.LICENSE`), packed by
+/// The tokens in the order of their merges, each after its length; from tiktoken (MIT, see `o200k.LICENSE`), packed by
 /// `tests/fixtures/make/o200k.py`.
 const PACKED: &[u8] = include_bytes!("o200k.zz");
-/// Inflated.
+/// Decompressed size.
 const MOST_BYTES: usize = 2 << 20;
 /// The pieces of a text.
 const PIECES: [&str; 6] = [
@@ -26,12 +27,12 @@ const PIECES: [&str; 6] = [
     r"\s*[\r\n]+",
     r"\s+$",
 ];
-/// Spaces before a word, and the last one of them, which belongs to the word: `\s+(?!\S)` without its look-ahead.
+/// Spaces before a word, with its own last space: `\s+(?!\S)` without the look-ahead.
 const SPACES: &str = r"\s+\s";
-/// The number of that pattern.
+/// Index of that pattern.
 const IS_SPACES: usize = 1;
 const SPACE: &str = r"\s+";
-/// In pieces up to here looking at every pair for each merge is quicker than a queue.
+/// In shorter pieces, a scan of all pairs per merge is faster than a queue.
 const SHORT: usize = 64;
 /// No token.
 const NONE: u32 = u32::MAX;
@@ -41,26 +42,26 @@ pub struct O200k {
     pieces: Regex,
 }
 
-/// Finds tokens by their bytes. The number of a token is its place in the order of the merges.
+/// Finds tokens by their bytes. A token's number is its rank in the order of merges.
 struct Vocabulary {
     bytes: Vec<u8>,
     tokens: Vec<Range<u32>>,
-    /// A hash table with open addressing, twice as large as it needs to be.
+    /// A hash table with open addressing, at most half full.
     slots: Vec<u32>,
     longest: usize,
 }
 
-/// Memory that pieces share.
+/// Buffers shared by all pieces.
 #[derive(Default)]
 struct Workspace {
-    /// The first byte of each part of a short piece, and the token that the part and the next one make.
+    /// The first byte of each part of a short piece, and the token of this part merged with the next.
     parts: Vec<(usize, u32)>,
     /// By the first byte of a part of a long piece: the first bytes of its neighbours, and the token merged from the
     /// part and the next one.
     before: Vec<u32>,
     after: Vec<u32>,
     merged: Vec<u32>,
-    /// The token, then the place.
+    /// The token, then its position.
     queue: BinaryHeap<Reverse<u64>>,
 }
 
@@ -92,7 +93,7 @@ impl O200k {
 }
 
 impl Vocabulary {
-    /// From tokens, each behind its length.
+    /// From tokens with length prefixes.
     fn new(bytes: Vec<u8>) -> Self {
         let (mut tokens, mut longest, mut at) = (Vec::new(), 0, 0);
         while let Some(length) = bytes.get(at) {
@@ -152,7 +153,7 @@ impl Vocabulary {
         let pair = |at: usize| piece.get(at..at + 2).map_or(NONE, |pair| self.find(pair));
         parts.extend((0..piece.len()).map(|at| (at, pair(at))));
         parts.push((piece.len(), NONE));
-        // The token of the part at an index and its next, in the bytes of both.
+        // The token of the parts at an index and after it.
         let merged = |parts: &[(usize, u32)], index: usize| match parts.get(index + 2) {
             Some((end, _)) => self.find(&piece[parts[index].0..*end]),
             None => NONE,
@@ -200,7 +201,7 @@ impl Vocabulary {
         let mut parts = end;
         while let Some(Reverse(first)) = queue.pop() {
             let (token, at) = ((first >> 32) as u32, first as u32 as usize);
-            // Another merge has taken one of the two.
+            // Another merge used one of the two parts.
             if merged[at] != token {
                 continue;
             }
@@ -213,7 +214,7 @@ impl Vocabulary {
             }
             parts -= 1;
             for part in [at, before[at] as usize] {
-                // Before the first part there is none.
+                // The first part has no previous one.
                 let Some(next) = after.get(part) else {
                     continue;
                 };
@@ -233,7 +234,7 @@ fn entry(token: u32, at: usize) -> Reverse<u64> {
     Reverse(u64::from(token) << 32 | at as u64)
 }
 
-/// Only the vocabulary is in the table: texts cannot make its clusters longer.
+/// The table holds only the vocabulary: texts cannot lengthen its chains of collisions.
 fn hash(bytes: &[u8]) -> usize {
     const FACTOR: u64 = 0x9fb2_1c65_1e98_df25;
     let mut hash = bytes.len() as u64;
@@ -250,9 +251,9 @@ fn hash(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Texts, and their tokens as the crate bpe-openai 0.3.2 counts them.
+    /// Texts with their token counts by the crate bpe-openai 0.3.2.
     fn texts() -> Vec<(&'static str, u32, String)> {
-        // Letters without an order.
+        // Random letters.
         let mut seed = 1_u32;
         let mut random = |below: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -1,5 +1,5 @@
-//! How many samples of sound a sender may have decoded: a decoder costs processor time by rate, channels and seconds, and a
-//! file of some kilobytes may hold hours. A bucket for each sender, which fills with time.
+//! Budget of decoded audio samples per sender: a decoder costs processor time by rate, channels and seconds, and a file
+//! of some kilobytes may hold hours. Each sender has a bucket that refills with time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::sender::Sender;
 
 /// Samples of the longest accepted audio: two hours at 48 kHz in stereo.
 pub const MOST_SAMPLES: u64 = 2 * 3600 * 48_000 * 2;
-/// Four of them at once.
+/// Four of the largest files at once.
 const CAPACITY: u64 = 4 * MOST_SAMPLES;
-/// Sixty times as fast as such a sound plays.
+/// Sixty times the playback speed of such audio.
 const SAMPLES_A_SECOND: u64 = 60 * 48_000 * 2;
 /// Rough decoding speed of a processor, for a decoder that was stopped before it reported its samples.
 const DECODED_A_SECOND: u64 = 50_000_000;
-/// Buckets after which full ones are removed.
+/// Number of buckets beyond which full ones are removed.
 const MANY: usize = 1024;
 
 /// Clones share the buckets.
@@ -26,7 +26,7 @@ pub struct SampleBudget(Arc<Mutex<HashMap<Sender, SampleBucket>>>);
 
 #[derive(Debug, Clone, Copy)]
 struct SampleBucket {
-    /// Samples that were decoded and have not run out yet.
+    /// Decoded samples that are not refilled yet.
     used: u64,
     since: Instant,
 }
@@ -41,7 +41,7 @@ pub struct Spending {
 }
 
 impl SampleBudget {
-    /// Fails with the time until the sender may have a sound decoded again.
+    /// Fails with the time until the sender's next decoding.
     pub fn begin(&self, sender: Sender, now: Instant) -> Result<Spending, Duration> {
         let mut buckets = self.buckets();
         if buckets.len() > MANY {
@@ -88,7 +88,7 @@ impl SampleBucket {
 }
 
 impl Spending {
-    /// The decoder has said how many samples there were.
+    /// Reports the number of decoded samples.
     pub fn decoded(mut self, samples: u64) {
         self.samples = Some(samples);
     }

@@ -1,4 +1,4 @@
-//! Files that come along with a chat, by text or by URL: PDF files are read by a process of their own, texts as they are.
+//! Files of a chat, inline or by URL: a separate process reads PDF files, texts are used as they are.
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -10,16 +10,16 @@ use crate::egress::{EgressError, Limits};
 use crate::sender::Sender;
 use muster_reader::{PageForm, PdfLimits, PdfPage, ReadError};
 
-/// The largest file, however it comes.
+/// Limit of a file, inline or fetched.
 const MOST_BYTES: usize = 32 << 20;
-/// The most bytes of text in one file.
+/// Limit of text bytes per file.
 const MOST_TEXT: u32 = 4 << 20;
-/// Pixels of the longer side of a page: A4 at 131 dots an inch.
+/// Pixels of the longer side of a page: A4 at 131 dpi.
 const PAGE_SIDE: u16 = 1536;
-/// A PDF begins near here.
+/// The PDF header is within the first bytes.
 const HEADER_BYTES: usize = 1024;
 const PDF: &[u8] = b"%PDF-";
-/// Reader processes for documents of all senders at the same time. Each sender has one.
+/// Reader processes for documents of all senders. Each sender has one at a time.
 static READERS: Semaphore = Semaphore::const_new(4);
 
 /// A file of a chat.
@@ -29,7 +29,7 @@ pub enum ChatFile {
     Text(String),
 }
 
-/// Why a file is not taken.
+/// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatFileError {
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub enum ChatFileError {
     LongText,
     #[error("{0}")]
     Unfit(String),
-    /// The client is not at fault.
+    /// Not the client's fault.
     #[error("{0}")]
     Reader(String),
 }

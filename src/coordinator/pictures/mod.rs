@@ -47,7 +47,7 @@ use muster_media::image::{
 pub use muster_media::video::VideoStill;
 use muster_media::video::{SHEET_SIDE, still};
 
-/// Reads and writes images. Clones share the places.
+/// Decodes and encodes images. Clones share the limits.
 #[derive(Debug, Clone)]
 pub struct Pictures {
     places: Arc<Semaphore>,
@@ -56,22 +56,22 @@ pub struct Pictures {
     most_room: u32,
 }
 
-/// An image as it is stored.
+/// A stored image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
     pub webp: Bytes,
     pub width: u32,
     pub height: u32,
-    /// Something shines through: it can be inpainted without a mask.
+    /// Has transparency, so it can be inpainted without a mask.
     pub is_transparent: bool,
 }
 
-/// How an image is read.
+/// How an image is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preparation {
     /// The first frame of an animation.
     FirstFrame,
-    /// Animations are refused, photos of many pixels made smaller.
+    /// Animations are refused, large photos are scaled down.
     Still,
     /// The same for a mask in workers' form: white where the image is painted.
     Mask,
@@ -79,7 +79,7 @@ pub enum Preparation {
     PolledMask,
 }
 
-/// Why an image is not taken: for the client who sent it.
+/// Why an image is refused, for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
     #[error("the image is not valid base64")]
@@ -100,12 +100,12 @@ const AT_ONCE: usize = 4;
 /// In millions of pixels, each of which takes some 16 bytes for a moment: one of the largest results, or many small
 /// ones.
 const ROOM_OF_DRAWN: u32 = 160;
-/// And one of the largest that may be sent along with a request.
+/// And one of the largest source images.
 const ROOM_OF_SENT: u32 = 80;
 /// F-27 of the AI Horde API; larger photos of OpenAI's API are scaled down.
 const SOURCE: Bounds = Bounds::Pixels(SOURCE_PIXELS);
 const SOURCE_PIXELS: u64 = 3072 * 3072;
-/// Decoding a photo takes as much memory as an image of this size that is decoded whole.
+/// A scaled-down photo takes as much memory as an image of this size.
 const DECODED_PHOTO: Size = Size {
     width: 3072,
     height: 3072,
@@ -132,12 +132,12 @@ impl Pictures {
         }
     }
 
-    /// How large an image says it is.
+    /// The size in an image's header.
     pub fn measure(&self, bytes: &[u8], bounds: Bounds) -> Result<Size, PictureError> {
         Ok(inspect(bytes, bounds)?)
     }
 
-    /// An image as it is stored, from a stranger's bytes.
+    /// Converts an image of a client to its stored form.
     pub async fn prepare(
         &self,
         bytes: Bytes,
@@ -155,7 +155,7 @@ impl Pictures {
             .await
     }
 
-    /// Decodes an image, and encodes it anew, with the text about it, where it is not of the kind it is kept as.
+    /// Decodes an image, and encodes it with its metadata if its type is not the stored one.
     async fn convert(
         &self,
         bytes: Bytes,
@@ -178,7 +178,7 @@ impl Pictures {
         .await
     }
 
-    /// An image of one gray.
+    /// A uniform gray image.
     async fn gray(&self, size: Size, media_type: MediaType) -> Result<Bytes, PictureError> {
         self.with_room(size, move || {
             let bytes = vec![128; size.pixels() as usize * Channels::Rgb.count()];
@@ -188,7 +188,7 @@ impl Pictures {
         .await
     }
 
-    /// The same for an image that came as base64.
+    /// The same for a base64 image.
     pub async fn prepare_text(
         &self,
         text: String,
@@ -232,12 +232,12 @@ impl Pictures {
             work()
         };
         let done = spawn_blocking(work).await;
-        // A decoder that panics has met something that is no image.
+        // A panic of the decoder means an invalid image.
         done.unwrap_or(Err(ImageError::Unreadable.into()))
     }
 }
 
-/// The most bytes of an image in the file of a video.
+/// Limit of an image in the file of a video.
 const MOST_STILL_BYTES: usize = 128 << 10;
 
 /// A still image of a video, encoded again; `None` if it has none.
@@ -283,7 +283,7 @@ fn as_webp(pixels: Pixels) -> Result<(Pixels, Vec<u8>), PictureError> {
     Ok((pixels, encoded))
 }
 
-/// Without loss, so that its edges stay where they are.
+/// Lossless, so that edges stay exact.
 fn as_mask(pixels: Pixels) -> Result<(Pixels, Vec<u8>), PictureError> {
     let encoded = to_webp(&pixels, WebpQuality::Lossless)?;
     Ok((pixels, encoded))
@@ -300,7 +300,7 @@ fn repainted(mask: &Pixels) -> Option<Result<Pixels, PictureError>> {
     Some(pixels.map_err(PictureError::Image))
 }
 
-/// Differences between the colours of a gray pixel, which lossy files have.
+/// Tolerated colour of a gray pixel, for lossy files.
 const MOST_TINT: u8 = 48;
 
 /// An opaque mask, white where the image is painted.

@@ -19,17 +19,17 @@ use muster_media::video::VideoTrack;
 use muster_protocol::job::drawn::{Drawn, bytes_of};
 use muster_reader::{ReadError, Reader, SoundLimits};
 
-/// Looks at results. Clones share the places.
+/// Checks results. Clones share the limits.
 #[derive(Debug, Clone)]
 pub struct Results {
     pictures: Pictures,
     media: Media,
     reader: Reader,
-    /// Uploads that are in memory at a time, decoded or not.
+    /// Limit of uploads in memory, encoded or decoded.
     turns: Arc<Semaphore>,
 }
 
-/// Why an image does not count: the failure of the worker that says it has uploaded it, except for [`Unfit::Store`].
+/// Why an image is refused: the worker's fault, except for [`Unfit::Store`].
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     #[error("nothing was uploaded for this job")]
@@ -50,7 +50,7 @@ pub enum Unfit {
     OtherLength { found: f64, wanted: f64 },
     #[error("the video has {found} frames, at least {least} are required")]
     TooFewFrames { found: u32, least: u32 },
-    /// The reader process could not be started: the worker is not to blame.
+    /// The reader process did not start: not the worker's fault.
     #[error("reading the upload failed: {0}")]
     Reader(String),
     #[error("the sound has {found:.1} s, at least {least:.1} s are required")]
@@ -69,7 +69,7 @@ pub enum Unfit {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum UploadCheck {
     Image(Drawn),
-    /// A sound of about these lengths.
+    /// Audio of about these lengths.
     Sound {
         least: f64,
         seconds: f64,
@@ -89,13 +89,13 @@ pub struct VideoCheck {
 /// Models round the sides of a video and its number of frames to multiples of these.
 const PATCH: u32 = 16;
 const GROUP: u32 = 8;
-/// The lowest rate of a sound, in Hz.
+/// The lowest sample rate, in Hz.
 const LEAST_RATE: u32 = 16_000;
-/// The loudest sample of a sound that counts as silent: the least step of 16 bits.
+/// The loudest sample that counts as silence: the least 16-bit step.
 const SILENCE: f32 = 1.0 / 32_767.0;
-/// The most samples that the check of a sound decodes: ten minutes at 48 kHz in stereo, and more.
+/// Limit of decoded samples in a check: more than ten minutes at 48 kHz in stereo.
 const CHECKED_SAMPLES: u64 = 700 * 48_000 * 2;
-/// The tolerated difference of a length, as a part of it; at least a second.
+/// Tolerance of a length, as a part of it; at least a second.
 const TOLERANCE: f64 = 0.1;
 const CHANNELS: u16 = 2;
 /// At 48 kHz, in 32 bits.
@@ -105,12 +105,12 @@ const SOUND_ASIDE: u64 = 1 << 20;
 const VIDEO_BYTES_A_SECOND: u64 = 8 << 20;
 const VIDEO_ASIDE: u64 = 4 << 20;
 
-/// The most bytes of a sound of about this length.
+/// Limit of an audio file of about this length, in bytes.
 pub fn sound_bytes(seconds: f64) -> u64 {
     (longest(seconds).ceil() as u64).saturating_mul(BYTES_A_SECOND) + SOUND_ASIDE
 }
 
-/// The most bytes of a video of about this length.
+/// Limit of a video file of about this length, in bytes.
 pub fn video_bytes(seconds: f64) -> u64 {
     (longest(seconds).ceil() as u64).saturating_mul(VIDEO_BYTES_A_SECOND) + VIDEO_ASIDE
 }
@@ -142,7 +142,7 @@ impl Results {
         Ok(())
     }
 
-    /// Takes in an upload of either kind.
+    /// Accepts an upload of any kind.
     pub async fn take_upload(&self, key: Key, check: UploadCheck) -> Result<(), Unfit> {
         match check {
             UploadCheck::Image(drawn) => self.take_in(key, drawn).await,
@@ -164,7 +164,7 @@ impl Results {
             seconds: longest(seconds),
             samples: CHECKED_SAMPLES,
         };
-        // A header may promise more: the length is that of the decoded samples.
+        // The header may claim more, so the decoded samples give the length.
         let found = self.reader.measure_sound(bytes, limits).await?;
         if found.rate < LEAST_RATE {
             return Err(Unfit::LowRate { found: found.rate });
@@ -202,14 +202,14 @@ impl Results {
         self.media.get(key).await?.ok_or(Unfit::Missing)
     }
 
-    /// Stores a gray image of the least size in place of one that was not uploaded.
+    /// Stores a gray image of the smallest size for a missing upload.
     pub async fn fill_in(&self, key: Key, drawn: Drawn) -> Result<(), Unfit> {
         let (width, height) = drawn.least;
         let gray = self.pictures.gray(Size { width, height }, key.kind());
         Ok(self.media.put(key, gray.await?).await?)
     }
 
-    /// A stored image as a file of this kind, encoded anew if it is of another.
+    /// A stored image in this file type, converted if needed.
     pub async fn encoded(&self, key: Key, drawn: Drawn, kind: MediaType) -> Result<Bytes, Unfit> {
         let _turn = self.turns.acquire().await;
         let bytes = self.media.get(key).await?.ok_or(Unfit::Missing)?;
@@ -221,7 +221,7 @@ impl Results {
         Ok(encoded.unwrap_or(bytes))
     }
 
-    /// Takes an image that came as base64.
+    /// Accepts a base64 image.
     pub async fn take_text(
         &self,
         text: &str,
@@ -246,7 +246,7 @@ impl Results {
 }
 
 impl Unfit {
-    /// Whether another worker should have the job. Warns of a store that does not work.
+    /// Whether the worker is at fault, so that another one gets the job. Warns if the store is unavailable.
     pub fn is_workers_fault(&self) -> bool {
         match self {
             Self::Store(_) | Self::Reader(_) => {
@@ -266,7 +266,7 @@ fn check_video(track: VideoTrack, check: VideoCheck) -> Result<(), Unfit> {
             least,
         });
     }
-    // Models make frames in groups.
+    // Models generate frames in groups.
     let spare = (check.frames / 10).max(GROUP);
     let least = check.frames.saturating_sub(spare).max(1);
     if track.frames < least {
@@ -294,7 +294,7 @@ impl From<ReadError> for Unfit {
     }
 }
 
-/// An image may lie on its side: its orientation is in it, and not every program heeds that.
+/// An image may be rotated by its orientation field, which some programs ignore.
 fn check_size(found: Size, drawn: Drawn) -> Result<(), Unfit> {
     let (width, height) = drawn.least;
     let fits = |width, height| found.width >= width && found.height >= height;

@@ -1,5 +1,4 @@
-//! The sounds that come along with a request, decoded within bounds and kept in the media store as workers hear them,
-//! and the files of sounds that workers make.
+//! Source audio, decoded within limits and stored in the form that workers read, and audio files of workers.
 
 use std::time::{Duration, Instant};
 
@@ -15,17 +14,17 @@ use muster_media::MediaType;
 use muster_media::sound::{self, Mp3Stream, OpusStream, Sound, SoundError, WavFormat};
 use muster_reader::{ReadError, SoundLimits};
 
-/// Samples a second that models for transcription take.
+/// Sample rate of transcription models.
 const RATE: u32 = 16_000;
-/// The longest and the largest sound.
+/// Limits of length and size.
 const LIMITS: SoundLimits = SoundLimits {
     seconds: 2.0 * 3600.0,
     samples: MOST_SAMPLES,
 };
-/// Reader processes for sounds of all senders at the same time. Each sender has one.
+/// Reader processes for audio of all senders. Each sender has one at a time.
 static DECODERS: Semaphore = Semaphore::const_new(8);
 
-/// A sound in the media store. Dropped, it is deleted.
+/// Audio in the media store, deleted on drop.
 #[derive(Debug)]
 pub struct SourceSound {
     pub key: Key,
@@ -33,7 +32,7 @@ pub struct SourceSound {
     pub holding: Holding,
 }
 
-/// Why a sound is not taken.
+/// Why audio is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceSoundError {
     #[error("{0}")]
@@ -52,7 +51,7 @@ pub enum SourceSoundError {
 }
 
 impl Sources {
-    /// Decodes any sound file in a process of its own and keeps it as FLAC of one channel. Dropped, the process ends.
+    /// Decodes an audio file in a separate process and stores it as mono FLAC. Dropping the future ends the process.
     pub async fn take_sound(
         &self,
         sender: Sender,
@@ -62,7 +61,7 @@ impl Sources {
         self.quota.check(sender)?;
         let turn = self.sound_turns.turn(sender).await;
         let decoder = DECODERS.acquire().await;
-        // The time of a decoder may count, and the wait for one does not.
+        // Waiting for a decoder is not charged.
         let spending = self.sample_budget.begin(sender, Instant::now());
         let spending = spending.map_err(SourceSoundError::Budget)?;
         let sound = self.reader.flac(file, RATE, LIMITS).await;
@@ -104,7 +103,7 @@ const OPUS_BITS: u32 = 48_000;
 /// The same of MP3.
 const MP3_BITS: u32 = 64_000;
 
-/// A file of one channel, from samples of 16 bits.
+/// A mono file from 16-bit samples.
 pub async fn to_sound_file(
     samples: Vec<u8>,
     rate: u32,
@@ -130,7 +129,7 @@ fn levels(samples: &[u8]) -> Vec<f32> {
     pairs.map(level).collect()
 }
 
-/// A compressed file of one channel that is encoded while its samples come, off the async threads.
+/// A compressed mono file, encoded on a blocking thread while its samples arrive.
 pub enum SpokenFile {
     Opus(Box<OpusStream>),
     Mp3(Box<Mp3Stream>),
@@ -147,7 +146,7 @@ impl SpokenFile {
         Ok(Self::Mp3(Box::new(stream)))
     }
 
-    /// The bytes of the file that the next samples of 16 bits make whole.
+    /// Returns the bytes of the file completed by these 16-bit samples.
     pub async fn push(mut self, samples: Vec<u8>) -> Result<(Self, Vec<u8>), SoundError> {
         let media_type = match &self {
             Self::Opus(_) => MediaType::Opus,

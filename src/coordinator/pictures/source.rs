@@ -36,19 +36,19 @@ pub struct Sources {
 /// The use of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// To begin from, or a mask.
+    /// A source image or a mask.
     Source,
     /// For inpainting without a separate mask.
     UnmaskedInpainting,
-    /// To be looked at.
+    /// For interrogation.
     Interrogated,
-    /// To begin from, by OpenAI's API.
+    /// A source image in OpenAI's API.
     Edited,
     /// A mask: transparent or white where the image is painted.
     Mask,
     /// A mask of the AI Horde API.
     PolledMask,
-    /// To be read by a model, in a chat.
+    /// For a model that reads images, in a chat.
     Shown,
 }
 
@@ -90,7 +90,7 @@ pub enum SourceError {
 const SENT_BYTES: usize = 32 << 20;
 
 impl Sources {
-    /// `most_stored` bytes of one sender are stored at a time.
+    /// `most_stored` limits the stored bytes per sender.
     pub fn new(egress: Egress, media: Media, reader: Reader, most_stored: u64) -> Self {
         Self {
             egress,
@@ -110,7 +110,7 @@ impl Sources {
         self.media.hold(Vec::new())
     }
 
-    /// Reads an image, base64 or an http(s) address, and keeps it under this key for as long as the holding.
+    /// Reads an image from base64 or an http(s) address. Stores it under this key for as long as the holding.
     pub async fn take_in(
         &self,
         sender: Sender,
@@ -123,7 +123,7 @@ impl Sources {
         self.keep(sender, prepared, (key, holding)).await
     }
 
-    /// The same for an image that came as a file.
+    /// The same for an uploaded file.
     pub async fn take_in_bytes(
         &self,
         sender: Sender,
@@ -142,7 +142,7 @@ impl Sources {
         self.keep(sender, prepared, (key, holding)).await
     }
 
-    /// Stores a file of a sender, which counts in the quota for as long as the holding.
+    /// Stores a file of a sender, counted in the quota for as long as the holding.
     pub(super) async fn keep_bytes<E: From<QuotaExceeded> + From<MediaError>>(
         &self,
         sender: Sender,
@@ -169,7 +169,8 @@ impl Sources {
         })
     }
 
-    /// Checks an image for a model that reads images, by its header. An image at an address is fetched, and returned as a
+    /// Checks the header of an image for a model that reads images. Fetches an image from an address, and returns it as
+    /// a
     /// data URL.
     pub async fn check_shown(
         &self,
@@ -240,7 +241,7 @@ impl Sources {
     }
 }
 
-/// Images of a sender that are worked at. Behind an account there may be many people: it has half of the places.
+/// Concurrent images of a sender. An account may have many users, so it gets half of the slots.
 pub(super) const fn at_once(sender: &Sender) -> usize {
     match sender {
         Sender::Account(_) => AT_ONCE / 2,
@@ -340,7 +341,7 @@ const fn is_too_large(error: ImageError) -> bool {
     )
 }
 
-/// Whether an image is at an address. Any other text is to be read as base64, be it a `data:` URL.
+/// Whether the image is at an address. Other texts are base64, `data:` URLs included.
 pub fn is_address(text: &str) -> bool {
     let begins = |with: &str| {
         let head = text.get(..with.len());

@@ -39,7 +39,7 @@ pub fn written(format: ImageFormat, width: u32, height: u32, alpha: u8) -> Vec<u
     bytes.into_inner()
 }
 
-/// A PNG that says it is of this size, and has next to nothing in it.
+/// A PNG with this size in its header and almost no data.
 fn boast(width: u32, height: u32) -> Vec<u8> {
     let mut png = written(ImageFormat::Png, 8, 8, 255);
     png[16..20].copy_from_slice(&width.to_be_bytes());
@@ -49,7 +49,7 @@ fn boast(width: u32, height: u32) -> Vec<u8> {
     png
 }
 
-/// The checksum of a PNG's chunk.
+/// The checksum of a PNG chunk.
 fn crc(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
@@ -111,7 +111,7 @@ async fn what_is_transparent_stays_so() {
     }
 }
 
-/// The mask for a worker, of a mask whose left half is of one pixel, the right half of another.
+/// The converted mask of an image with one pixel value on the left, another on the right.
 async fn mask(halves: [[u8; 4]; 2], use_as: Preparation) -> Result<[u8; 2], PictureError> {
     let image = RgbaImage::from_fn(16, 8, |x, _| Rgba(halves[usize::from(x >= 8)]));
     let mut png = Cursor::new(Vec::new());
@@ -132,7 +132,7 @@ async fn a_mask_is_transparent_or_white_where_the_image_is_drawn_anew() {
         for drawn in [WHITE, NOTHING] {
             assert_eq!(mask([drawn, BLACK], use_as).await, Ok([255, 0]));
         }
-        // Transparency counts alone where there is any.
+        // With any transparency, only transparency counts.
         assert_eq!(mask([WHITE, NOTHING], use_as).await, Ok([0, 255]));
     }
     let red = [200, 20, 20, 255];
@@ -263,7 +263,7 @@ fn an_image_takes_room_by_its_pixels_and_the_largest_takes_all() {
     assert_eq!(room(3072, 3072), 10);
     assert_eq!(room(12_288, 12_288), 151);
     assert_eq!(room(u32::MAX, u32::MAX), 160);
-    // The largest that is to be looked at leaves room for others.
+    // The largest image for interrogation leaves memory for others.
     assert!(room(512 * 15, 512 * 17) < super::ROOM_OF_SENT);
 }
 

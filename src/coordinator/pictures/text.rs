@@ -1,4 +1,4 @@
-//! Images as text: base64, alone or as a `data:` URL.
+//! Images in base64, alone or as a `data:` URL.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The bytes of a text, refused by its length before anything is made of it.
+/// Decodes base64; long texts are refused before.
 pub fn from_base64(text: &str, most: usize) -> Result<Vec<u8>, PictureError> {
     let text = without_prefix(text.trim())?;
-    // Four letters stand for three bytes; line breaks may come in between.
+    // Four characters per three bytes, with line breaks allowed.
     if text.len() / 4 > most / 3 + most / 64 {
         return Err(PictureError::TooLarge { most });
     }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::dispatch::Offer;
 use muster_protocol::job::{JobId, WorkerId};
 
-/// The last bits of a UUID: they say nothing of its version or its variant.
+/// The last bits of a UUID, after its version and variant.
 const OWN: u32 = 56;
 
 /// Derives job tickets of all workers.
@@ -36,7 +36,7 @@ impl Badge {
         self.called(offer.job.id, offer.attempt)
     }
 
-    /// The jobs that one of these attempts would be at, if its worker called it so.
+    /// The possible jobs of a ticket, one per attempt.
     pub fn jobs(&self, id: JobId, attempts: u32) -> impl Iterator<Item = JobId> + use<> {
         let mark = self.mark(id);
         (1..=attempts).map(move |attempt| marked(id, mark, attempt))

@@ -8,7 +8,7 @@ use crate::metering::{Belief, Meter, Output};
 use muster_protocol::job::{Body, Event, FinishReason, Job, TextInput, TokenEvent};
 use muster_protocol::legacy::text::chat;
 
-/// A chat that is out at such a worker.
+/// A chat on a polling worker.
 #[derive(Debug)]
 pub struct Turn {
     job: Arc<Job>,
@@ -35,7 +35,7 @@ impl Turn {
         })
     }
 
-    /// The answer, and how it ended: cut off, if it is as long as it may be by our own count.
+    /// The reply and its finish reason: `length` if it has the maximum number of tokens by our count.
     pub async fn read(&self, text: &str, meter: &Meter) -> (String, FinishReason) {
         let answer = chat::answer(text, &self.stops);
         let mut output = Output::default();

@@ -16,7 +16,7 @@ use muster_protocol::job::{AccountId, JobId, Kind, WorkerId};
 use muster_protocol::legacy::words::{Trade, Word};
 
 impl Pollers {
-    /// The job, as if its worker had just been given it.
+    /// Leases the job as if its worker had just got it.
     pub(super) async fn claim(
         &self,
         owner: AccountId,
@@ -36,7 +36,7 @@ impl Pollers {
         held.take(id, owner)
     }
 
-    /// The one of this account's workers that calls a job so, and the job.
+    /// The worker of this account that has such a ticket, and its job.
     async fn whose(
         &self,
         owner: AccountId,

@@ -14,18 +14,18 @@ use muster_protocol::job::drawn::Drawn;
 use muster_protocol::job::written::most_bytes;
 use muster_protocol::job::{AccountId, JobId, Kind};
 
-/// How long after its time a job is known here.
+/// How long a job is known here after its timeout.
 const KNOWN: Duration = Duration::from_secs(3600);
 /// How long a delivered job is known here; later lookups use the database.
 const DELIVERED: Duration = Duration::from_secs(60);
-/// Jobs forgotten in one go.
+/// Jobs removed per call.
 const FORGOTTEN: usize = 256;
 
 /// The reason why a submit is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
     Unknown,
-    /// Another account's worker has it.
+    /// Leased to another account's worker.
     NotYours,
     Already,
     /// The lease was given back, it expired, or the client cancelled.
@@ -45,11 +45,11 @@ pub struct Held {
     /// The ticket of the last attempt at each job.
     last: HashMap<JobId, JobId>,
     busy: HashMap<SessionId, Busy>,
-    /// When each of the jobs is forgotten.
+    /// Removal times of the jobs.
     ends: BTreeSet<(Instant, JobId)>,
 }
 
-/// How many jobs a session has out, and how long they may take.
+/// Number of a session's jobs, and the time they may take.
 #[derive(Debug, Clone, Copy)]
 struct Busy {
     jobs: usize,
@@ -78,7 +78,7 @@ pub struct Out {
     /// Held while a submit is handled, so that concurrent submits take turns.
     pub alone: Arc<Mutex<()>>,
     owner: AccountId,
-    /// How long it may be kept without a word.
+    /// Timeout without any frame.
     patience: Duration,
     ends: Instant,
     state: State,
@@ -222,13 +222,13 @@ impl Held {
         }
     }
 
-    /// Whether a worker that is not seen may just be working.
+    /// Whether a worker without contact may still be running a job.
     pub fn is_busy(&self, session: SessionId, now: Instant) -> bool {
         let busy = self.busy.get(&session);
         busy.is_some_and(|busy| busy.until > now)
     }
 
-    /// Forgets some of the jobs whose time here is over; whether there are more.
+    /// Removes some expired jobs. True if there are more.
     pub fn forget(&mut self, now: Instant) -> bool {
         for _ in 0..FORGOTTEN {
             match self.ends.first() {

@@ -63,7 +63,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// A submit is answered within this time: stored, or submit again.
 const WRITTEN: Duration = Duration::from_secs(25);
 
-/// All of them. Clones are the same.
+/// All polling workers. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Pollers(Arc<Inner>);
 
@@ -78,7 +78,7 @@ struct Inner {
     tasks: Tasks,
     /// How long a submit waits for the database.
     patience: Duration,
-    /// Each behind a lock of its own: the pops of one worker come one after the other.
+    /// Each with its own lock: pops of one worker are handled in order.
     by_name: Mutex<HashMap<Arc<str>, Arc<tokio::sync::Mutex<Poller>>>>,
     held: Mutex<Held>,
     /// Serialises claims of the same job.
@@ -88,12 +88,12 @@ struct Inner {
 /// The reply to a pop.
 #[derive(Debug)]
 pub struct Given {
-    /// To which worker.
+    /// The receiving worker.
     pub worker: WorkerId,
     pub badge: Badge,
     /// Jobs of one request, which return to the queue unless kept.
     pub offers: Lent,
-    /// Their model, as the worker calls it.
+    /// The worker's name for their model.
     pub model: Option<Arc<str>>,
     /// Reasons of an empty pop.
     pub skipped: Skipped,
@@ -167,7 +167,7 @@ impl Pollers {
         pollers
     }
 
-    /// The next jobs for this worker, which it serves from here on.
+    /// Offers the next jobs to this worker, and keeps it registered from now on.
     pub async fn pop(&self, caller: &Caller, ask: Ask, wants: Wants) -> Result<Given, NotServed> {
         if !caller.is_for_worker(&ask.name) {
             return Err(NotServed::OtherRig);
@@ -279,7 +279,7 @@ impl Pollers {
                 let mut held = self.held();
                 match is_whole {
                     true => held.delivered(id),
-                    // The job may wait again, and the store has nothing of it.
+                    // The job may be requeued, and nothing of it is stored.
                     false => held.given_back(id),
                 }
                 Ok(reward)
@@ -401,7 +401,7 @@ impl Pollers {
         said.map_err(|_| NotTaken::Unavailable)
     }
 
-    /// A worker of this name has gone.
+    /// Removes a deleted worker.
     pub fn forget(&self, name: &str) {
         self.by_name().remove(name);
     }
@@ -451,7 +451,7 @@ impl Pollers {
                 seq: None,
                 said: Said::Event(Event::Failed(failure.clone())),
             };
-            // The switchboard may have stopped, and then nothing is out.
+            // A stopped switchboard has no running jobs.
             let _ = self.0.switchboard.said(frame).await;
         }
     }
@@ -480,7 +480,7 @@ impl Pollers {
         Ok(known.clone())
     }
 
-    /// Asks, and introduces itself once more if its session has ended in the meantime.
+    /// Pops, and registers again if the session has ended meanwhile.
     async fn ask(
         &self,
         poller: &mut Poller,
@@ -513,7 +513,7 @@ impl Pollers {
                 yield_now().await;
             }
             for session in self.take_absent(now) {
-                // The switchboard may have stopped, and then so do we.
+                // A stopped switchboard has no sessions, and the process ends.
                 let _ = self.0.switchboard.lost(session).await;
             }
         }

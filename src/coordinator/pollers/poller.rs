@@ -28,18 +28,18 @@ pub struct Ask {
     pub models: Vec<Arc<str>>,
     pub capabilities: Capabilities,
     pub reach: Reach,
-    /// Jobs it works on at a time.
+    /// Concurrent jobs.
     pub threads: u32,
     /// Accounts with priority, besides the owner's.
     pub prefers: Vec<AccountId>,
-    /// All it said, for people.
+    /// The reported data, for display.
     pub said: Said,
 }
 
-/// Why a worker that came is given nothing.
+/// Why a worker gets no jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotServed {
-    /// The key is for a worker of another name.
+    /// The key is bound to another worker.
     OtherRig,
     NotAdmitted(NotAdmitted),
     /// The worker failed too often and is barred for a while.
@@ -57,7 +57,7 @@ pub struct Poller {
     said: Option<Ask>,
     /// Whether the owner is trusted, which makes the worker trusted.
     vouched: bool,
-    /// Requests of which it was shown copies.
+    /// Requests whose copies it received as decoys.
     shown: Arc<BTreeSet<RequestId>>,
 }
 
@@ -91,7 +91,7 @@ impl Poller {
         offer
     }
 
-    /// Whether its owner is trusted now.
+    /// Sets whether its owner is trusted.
     pub fn vouch(&mut self, vouched: bool) {
         if self.vouched != vouched {
             self.retell();
@@ -154,12 +154,12 @@ impl Poller {
         });
     }
 
-    /// Whether it was ever introduced.
+    /// Whether it was registered before.
     pub fn is_known(&self) -> bool {
         self.session != SessionId(0)
     }
 
-    /// A session of its own, from here on.
+    /// Starts a new session.
     pub fn introduce(&mut self, names: &Names, switchboard: &Switchboard) -> News {
         self.session = switchboard.next_session();
         let (registration, card) = self.registration(names);

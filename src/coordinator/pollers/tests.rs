@@ -29,7 +29,7 @@ use muster_protocol::legacy::text::request::GenerationInputText;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A store that settles when it is let to, and says when it is asked to.
+/// A store that settles on command, and reports requests for settlement.
 struct Ledger {
     asked: Arc<Notify>,
     open: Arc<Semaphore>,
@@ -101,7 +101,7 @@ async fn place_waiting(ledger: &Ledger, patience: Duration) -> Place {
 }
 
 impl Place {
-    /// A worker has it, by this id.
+    /// A text job on a worker, by its ticket.
     async fn text_that_is_out(&self) -> (JobId, Vec<JobStream>) {
         let payer = Payer::of(&Caller::anonymous(), None, false, wall_clock()).unwrap();
         let asked = json!({"prompt": "p", "models": ["tiny"]});

@@ -1,5 +1,5 @@
-//! A response in memory: while it is written, and the events of a background one for a while after. The texts are JSON,
-//! and leave memory as soon as they are on disk.
+//! A response in memory: until it is stored, and for a while after for the events of a background response. Texts are
+//! JSON, and are dropped once stored.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -25,16 +25,16 @@ pub struct LiveResponse {
     changed: watch::Sender<()>,
     /// Cancels the writer.
     cancel: CancellationToken,
-    /// MemoryLease while it is stored or deleted, so that neither overtakes the other.
+    /// Locked during a write or deletion, so that neither overtakes the other.
     pub(super) storing: tokio::sync::Mutex<()>,
 }
 
-/// The texts of a request.
+/// The stored texts of a request.
 #[derive(Debug)]
 pub struct RequestTexts {
     /// Items of its own input.
     pub input: String,
-    /// The request, of a background response.
+    /// The request of a background response.
     pub body: Option<String>,
 }
 
@@ -42,9 +42,9 @@ pub struct RequestTexts {
 struct LiveState {
     /// `None` until its jobs are queued.
     id: Option<String>,
-    /// None while it is not known, or on disk.
+    /// `None` until it exists, and once it is on disk.
     response: Option<String>,
-    /// None once it is on disk.
+    /// `None` once it is on disk.
     request: Option<RequestTexts>,
     events: Vec<Bytes>,
     /// Bytes of all events.
@@ -52,7 +52,7 @@ struct LiveState {
     is_running: bool,
     is_ended: bool,
     is_deleted: bool,
-    /// There were more events than are kept.
+    /// More events than the limit.
     is_cut: bool,
     /// Memory of the response.
     held: MemoryLease,
@@ -61,21 +61,21 @@ struct LiveState {
 /// A write of a response to the store.
 #[derive(Debug)]
 pub enum ResponseSaving {
-    /// All of it.
+    /// The whole response.
     Whole(Box<ResponseRow>),
-    /// The last text of one whose request is on disk.
+    /// The final response; its request is on disk.
     End { id: String, response: String },
 }
 
-/// Events of a response are no longer known.
+/// The events of a response were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostEvents;
 
-/// Events that are kept of one response, in bytes.
+/// Limit of kept events per response, in bytes.
 const MOST_EVENTS: usize = 16 << 20;
 /// Most bytes of events per read.
 const MOST_READ: usize = 256 << 10;
-/// Events of a response that waits for a worker.
+/// Events of a queued response.
 const QUEUED_EVENTS: usize = 2;
 
 impl LiveResponse {
@@ -99,7 +99,7 @@ impl LiveResponse {
         }
     }
 
-    /// A background response that an earlier process has left: its texts are on disk.
+    /// A background response of an earlier process, stored on disk.
     pub fn waiting(account: AccountId, id: String, held: MemoryLease) -> Self {
         let state = LiveState {
             id: Some(id),
@@ -126,7 +126,7 @@ impl LiveResponse {
         self.lock().id.clone()
     }
 
-    /// None while it is not known, or on disk.
+    /// `None` until it exists, and once it is on disk.
     pub fn response(&self) -> Option<Value> {
         let state = self.lock();
         let mut response: Value = serde_json::from_str(state.response.as_deref()?).ok()?;
@@ -136,7 +136,7 @@ impl LiveResponse {
         Some(response)
     }
 
-    /// None if any of it is on disk.
+    /// `None` if any part is on disk only.
     pub fn found(&self) -> Option<StoredResponse> {
         let response = self.response()?;
         let state = self.lock();
@@ -167,7 +167,7 @@ impl LiveResponse {
         self.lock().is_deleted
     }
 
-    /// Cancelled when it is to be written no more.
+    /// Cancelled to stop the writer.
     pub fn cancelled(&self) -> CancellationToken {
         self.cancel.clone()
     }
@@ -185,12 +185,12 @@ impl LiveResponse {
         self.cancel();
     }
 
-    /// The next change after this call is seen.
+    /// Notifies of changes after this call.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Some events from this number on, and whether they are all there will be.
+    /// Events from this number on, and whether they are the last.
     pub fn events_from(&self, first: usize) -> Result<(Vec<Bytes>, bool), LostEvents> {
         let state = self.lock();
         if state.is_cut {
@@ -211,7 +211,7 @@ impl LiveResponse {
         Ok((events, state.is_ended && is_all))
     }
 
-    /// Events before this one are of a try that failed.
+    /// Drops the events of earlier, failed attempts.
     pub(super) fn began(&self, response: &Value) {
         let mut state = self.lock();
         state.id = response["id"].as_str().map(str::to_owned);
@@ -234,7 +234,7 @@ impl LiveResponse {
         self.changed.send_replace(());
     }
 
-    /// Whether it had not ended before. A response whose writer said nothing of its end gets its last event here.
+    /// False if it had ended. Adds the last event if the writer did not.
     pub(super) fn end(&self, response: &Value, is_written: bool) -> bool {
         let mut state = self.lock();
         let ends = !std::mem::replace(&mut state.is_ended, true);
@@ -262,7 +262,7 @@ impl LiveResponse {
             .map(|response| ending(response, status, error))
     }
 
-    /// None if nothing of it is to be stored.
+    /// `None` if there is nothing to store.
     pub(super) fn saving(&self, expires_at: UnixMillis) -> Option<ResponseSaving> {
         let state = self.lock();
         let response = state.response.as_deref().filter(|_| !state.is_deleted)?;
@@ -287,7 +287,7 @@ impl LiveResponse {
         })))
     }
 
-    /// On disk. A response that had not ended then has a last text to come.
+    /// Marks a write as done. An unfinished response is written again at its end.
     pub(super) fn saved(&self, saving: &ResponseSaving) {
         let has_end = match saving {
             ResponseSaving::Whole(row) => row.body.is_none(),
@@ -309,7 +309,7 @@ impl LiveResponse {
     }
 }
 
-/// A response that has ended in another way than by its writer.
+/// A response that was ended by another part than its writer.
 pub(super) fn ending(mut response: Value, status: &str, error: Option<(&str, &str)>) -> Value {
     response["status"] = status.into();
     if let Some((code, message)) = error {
@@ -347,7 +347,7 @@ impl LiveState {
         self.response = response;
     }
 
-    /// Events that would take too much memory are lost, all of them.
+    /// Beyond the limits, all events are dropped.
     fn push(&mut self, event: &[u8]) {
         if self.is_cut {
             return;

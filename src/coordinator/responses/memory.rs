@@ -1,4 +1,4 @@
-//! The bytes that responses take in memory, all together and of each account.
+//! Memory of responses, in total and per account.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use muster_protocol::job::AccountId;
 
-/// How much there is.
+/// Limits of the memory.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryLimits {
     pub all: usize,
@@ -15,7 +15,7 @@ pub struct MemoryLimits {
     pub share: usize,
 }
 
-/// Clones are the same.
+/// Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct ResponseMemory {
     limits: MemoryLimits,
@@ -32,7 +32,7 @@ struct MemoryTable {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AccountShare {
     pub bytes: usize,
-    /// Responses that are to be stored and are not yet, and their texts so far.
+    /// Responses still to be stored, and the size of their texts.
     pub unsaved: usize,
     pub unsaved_bytes: usize,
 }
@@ -46,7 +46,7 @@ pub struct MemoryLease {
     unsaved: Option<usize>,
 }
 
-/// Why there is none.
+/// The exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryFull {
     Account,
@@ -70,7 +70,7 @@ impl ResponseMemory {
         }
     }
 
-    /// For a response, nothing yet.
+    /// Memory of a new response, empty at first.
     pub fn hold(&self, account: AccountId) -> MemoryLease {
         MemoryLease {
             memory: self.clone(),
@@ -132,7 +132,7 @@ impl MemoryLease {
         self.memory.lock().remove(self.account, bytes);
     }
 
-    /// The response counts as one that will be stored.
+    /// Counts the response as still to be stored.
     pub fn note_unsaved(&mut self, bytes: usize) {
         self.note_saved();
         self.unsaved = Some(bytes);
@@ -142,7 +142,7 @@ impl MemoryLease {
         share.unsaved_bytes += bytes;
     }
 
-    /// The response is stored, or never will be.
+    /// The response was stored, or will not be stored.
     pub fn note_saved(&mut self) {
         let Some(bytes) = self.unsaved.take() else {
             return;

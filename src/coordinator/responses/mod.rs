@@ -40,39 +40,39 @@ pub use memory::{MemoryFull, MemoryLimits};
 pub use recording::Recording;
 pub use sources::{EarlierResponses, LinkError, ResponseChain};
 
-/// How long the events of a background response can be streamed again after its end.
+/// How long the events of an ended background response are kept for streams.
 const EVENTS_KEPT: Duration = Duration::from_secs(600);
-/// Between two tries to store a response.
+/// Pause before another try to store a response.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Interval of expiry checks.
 const EVERY: Duration = Duration::from_secs(600);
-/// A job counts as accepted a little before its response was made.
+/// Tolerance, since a job is accepted slightly before its response is created.
 const ACCEPTED_BEFORE: Duration = Duration::from_secs(60);
 
-/// All of them. Clones are the same.
+/// All responses. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Responses {
     store: Store,
     settings: LiveSettings,
     live: Arc<Mutex<HashMap<String, Arc<LiveResponse>>>>,
     memory: ResponseMemory,
-    /// Changes when one has ended.
+    /// Notifies of ended responses.
     ended: Arc<watch::Sender<()>>,
     tasks: Tasks,
 }
 
-/// Which responses are stored.
+/// Selects the responses to store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StoreResponses {
     /// As in OpenAI's API: all, unless the request sets `store: false`.
     #[default]
     UnlessRefused,
-    /// Responses whose request says `store: true`.
+    /// Responses with `store: true` in the request.
     OnRequest,
     Never,
 }
 
-/// A response that was found.
+/// A stored or running response.
 #[derive(Debug, Clone)]
 pub struct StoredResponse {
     pub response: Value,
@@ -88,7 +88,7 @@ pub enum OverQuota {
     Bytes(usize),
 }
 
-/// Why a request cannot be recorded.
+/// Why a response cannot be recorded.
 #[derive(Debug)]
 pub enum NotRecorded {
     OverQuota(OverQuota),
@@ -96,7 +96,7 @@ pub enum NotRecorded {
     Storage(StorageError),
 }
 
-/// At the usage of an account that changes meanwhile.
+/// Limit of reads while an account's usage changes.
 const MOST_LOOKS: usize = 3;
 
 impl Responses {
@@ -118,7 +118,7 @@ impl Responses {
         }
     }
 
-    /// A new one. The body of a background response is stored while it runs, so that it can be begun again.
+    /// Starts a response. The request of a background response is stored until it ends, so that it can be restarted.
     pub async fn record(
         &self,
         account: AccountId,
@@ -131,7 +131,7 @@ impl Responses {
         let mut held = self.memory.hold(account);
         match intent.background {
             true => held.try_grow(bytes).map_err(NotRecorded::NoMemory)?,
-            // The memory of its request bounds it.
+            // Limited by the memory of its request.
             false => held.grow(bytes),
         }
         held.note_unsaved(bytes);
@@ -165,12 +165,12 @@ impl Responses {
         }
     }
 
-    /// How much memory they may take.
+    /// The memory limits.
     pub fn memory_limits(&self) -> MemoryLimits {
         self.memory.limits()
     }
 
-    /// None for one of another account, too.
+    /// `None` for responses of other accounts, too.
     pub async fn find(
         &self,
         id: &str,
@@ -190,7 +190,7 @@ impl Responses {
         }))
     }
 
-    /// The same without its input, as JSON.
+    /// The same as JSON, without its input.
     pub async fn find_text(
         &self,
         id: &str,
@@ -204,13 +204,13 @@ impl Responses {
         Ok(row.map(|row| row.response))
     }
 
-    /// A response that runs, or whose events are still known.
+    /// A response that is running, or whose events are kept.
     pub fn live(&self, id: &str, account: AccountId) -> Option<Arc<LiveResponse>> {
         let live = self.lock().get(id).cloned()?;
         (live.account == account && !live.is_deleted()).then_some(live)
     }
 
-    /// Ends it if it runs. Whether it was there.
+    /// Ends it if it is running. False if it does not exist.
     pub async fn delete(&self, id: &str, account: AccountId) -> Result<bool, StorageError> {
         let live = self.live(id, account);
         let mut _storing = None;
@@ -248,12 +248,12 @@ impl Responses {
         Ok(was_open.then_some(cancelled))
     }
 
-    /// Background responses that an earlier process has left.
+    /// Background responses left by an earlier process.
     pub async fn unfinished(&self) -> Result<Vec<OpenResponse>, StorageError> {
         self.store.open_responses().await
     }
 
-    /// Takes over a response that is begun again later.
+    /// Registers a response that will be restarted later.
     pub fn resume(&self, open: &OpenResponse) -> Recording {
         let held = self.memory.hold(open.account);
         let live = LiveResponse::waiting(open.account, open.id.clone(), held);
@@ -262,7 +262,7 @@ impl Responses {
         Recording::new(self.clone(), live)
     }
 
-    /// Drops a response that is not there any more, or has ended elsewhere.
+    /// Drops a response that was deleted, or ended by another coordinator.
     pub fn forget(&self, live: &LiveResponse) {
         live.delete();
         if let Some(id) = live.id() {
@@ -270,7 +270,7 @@ impl Responses {
         }
     }
 
-    /// How often an open response has begun; none if it has ended or is not there.
+    /// Number of starts of an open response; `None` if it has ended or does not exist.
     pub async fn beginnings(&self, open: &OpenResponse) -> Result<Option<i64>, StorageError> {
         self.store.beginnings(&open.id, open.account).await
     }
@@ -300,7 +300,7 @@ impl Responses {
         self.store.is_delivered(request, row.account, since).await
     }
 
-    /// The next end after this call is seen.
+    /// Notifies of ends after this call.
     pub fn ends(&self) -> watch::Receiver<()> {
         self.ended.subscribe()
     }
@@ -317,7 +317,7 @@ impl Responses {
             ResponseSaving::End { id, response } => {
                 let (id, response) = (id.clone(), response.clone());
                 let ended = self.store.end_response(id, live.account, response);
-                // Another coordinator may have deleted it.
+                // No effect if another coordinator has deleted it.
                 ended.await?;
             }
         }
@@ -331,7 +331,7 @@ impl Responses {
         }
     }
 
-    /// Stores a response that has ended, and forgets it here when its events need no longer be known.
+    /// Stores an ended response, and drops it from memory when its events are not kept any longer.
     fn store_ended(&self, live: Arc<LiveResponse>) {
         self.ended.send_replace(());
         if live.is_deleted() {

@@ -49,7 +49,7 @@ impl Recording {
         beginning
     }
 
-    /// Forgets the client that waits for the first event.
+    /// Drops the client that waits for the first event.
     pub fn refuse(&self) {
         self.begun.lock().take();
     }
@@ -64,7 +64,7 @@ impl Recording {
         self.live.response().is_none() && !self.live.is_ended()
     }
 
-    /// Ends a response whose texts are on disk. `stored` is its last one, as far as that can be read.
+    /// Ends a response on disk. `stored` is its last stored text.
     pub fn end_stored(&self, stored: Value, status: &str, error: Option<&ApiError>) {
         let error = error.map(|error| (error.failure.code(), &*error.failure.message));
         self.end(&ending(stored, status, error), false);
@@ -75,7 +75,7 @@ impl Recording {
         self.end_as("cancelled", None);
     }
 
-    /// The response failed before its writer could say so.
+    /// The response failed before its writer reported it.
     pub fn failed(&self, error: &ApiError) {
         if error.failure.kind != FailureKind::ShuttingDown {
             let failure = &error.failure;
@@ -90,7 +90,7 @@ impl Recording {
         }
     }
 
-    /// `is_written`: its last event was recorded.
+    /// `is_written`: the last event was recorded.
     fn end(&self, response: &Value, is_written: bool) {
         // A background response cut off by shutdown starts again after it.
         let cut_off = Failure::new(FailureKind::ShuttingDown, "");
@@ -113,7 +113,7 @@ impl Recorder for Recording {
         }
         let begun = self.begun.lock().take();
         if let Some(begun) = begun {
-            // The client may have left.
+            // The client may be gone.
             let _ = begun.send(response.clone());
         }
     }

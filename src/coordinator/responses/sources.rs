@@ -13,9 +13,9 @@ use muster_protocol::openai::responses::{ID_PREFIX, Intent, request_of};
 
 #[derive(Debug, Clone, Default)]
 pub struct EarlierResponses {
-    /// Items of the responses before this one, the oldest first.
+    /// Items of the previous responses, the oldest first.
     pub history: Arc<Vec<Value>>,
-    /// Items that the request names by their ids.
+    /// Items referenced by id in the request.
     pub referenced: Arc<HashMap<String, Value>>,
 }
 
@@ -34,7 +34,7 @@ pub enum LinkError {
     Storage(#[from] StorageError),
 }
 
-/// Responses of one conversation.
+/// Limit of responses per conversation.
 const MOST_RESPONSES: usize = 1000;
 const MOST_BYTES: usize = 32 << 20;
 
@@ -43,13 +43,13 @@ const MOST_BYTES: usize = 32 << 20;
 pub struct ResponseChain {
     /// The continued responses, latest first.
     conversation: Vec<String>,
-    /// Responses whose items it references, as far as they exist.
+    /// Existing responses with referenced items.
     referenced: BTreeSet<String>,
     bytes: usize,
 }
 
 impl Responses {
-    /// Reads the responses that [`Self::chain`] has found. The caller takes the memory for them before.
+    /// Loads the responses found by [`Self::chain`]. The caller must reserve the memory for them first.
     pub async fn sources(
         &self,
         account: AccountId,
@@ -71,7 +71,7 @@ impl Responses {
         })
     }
 
-    /// The responses that a request names, none of which is read.
+    /// The responses named by a request, without their contents.
     pub async fn chain(
         &self,
         account: AccountId,
@@ -120,7 +120,7 @@ impl Responses {
         }))
     }
 
-    /// The referenced items that exist; reading the body refuses the others by their places.
+    /// The existing referenced items; the others are refused by their places when the body is parsed.
     async fn referenced(
         &self,
         account: AccountId,

@@ -115,7 +115,7 @@ async fn an_account_has_a_share_of_the_memory() {
     drop((first, second));
     assert_eq!(responses.memory.taken(), 0);
 
-    // Events beyond it are lost, of this response alone.
+    // Beyond the limit only this response's events are dropped.
     let (one, other) = (
         begin(&responses, ALICE, 1, 10).await,
         begin(&responses, ALICE, 2, 10).await,

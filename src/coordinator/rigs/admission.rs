@@ -17,7 +17,7 @@ pub struct Applicant<'a> {
     pub name: &'a str,
     pub owner: AccountId,
     pub roles: Roles,
-    /// None for a worker on a socket, which may do several things.
+    /// `None` for a socket worker, which may have several kinds.
     pub trade: Option<Trade>,
     /// The worker's user agent; empty if unknown.
     pub agent: &'a str,
@@ -34,17 +34,17 @@ pub struct House {
     pub by_invitation: bool,
 }
 
-/// How many workers one owner may run, and from one address.
+/// Limits of workers per owner, and per address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quotas {
     pub untrusted: usize,
     pub trusted: usize,
 }
 
-/// Why not.
+/// Why a worker is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// A worker that does something else has the name.
+    /// The name belongs to a worker of another kind.
     OtherTrade,
     BadName,
     /// The name claims a borrowed machine, or contains forbidden characters or words.
@@ -58,7 +58,7 @@ pub enum NotAdmitted {
 }
 
 impl<'a> Applicant<'a> {
-    /// A worker that holds a socket.
+    /// A socket worker.
     pub fn on_socket(name: &'a str, caller: &Caller) -> Self {
         Self {
             name,
@@ -72,7 +72,7 @@ impl<'a> Applicant<'a> {
 }
 
 impl Default for Quotas {
-    /// Above these another one is one too many.
+    /// The numbers are inclusive limits.
     fn default() -> Self {
         Self {
             untrusted: 3,
@@ -115,7 +115,7 @@ pub async fn admit(
     Ok(new.await?)
 }
 
-/// Whether a worker of this name is known already, or why it would not be admitted. Changes nothing.
+/// True if the worker is known, or the reason against its admission. Changes nothing.
 pub async fn check(who: &Applicant<'_>, store: &Store, house: House) -> Result<bool, NotAdmitted> {
     if let Some(known) = store.rig_named(who.name).await? {
         return check_known(who, &known).map(|()| true);

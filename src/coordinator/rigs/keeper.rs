@@ -18,7 +18,7 @@ use super::{Inner, Rigs};
 
 /// Interval of saves.
 const SAVE: Duration = Duration::from_secs(30);
-/// Workers under one commit.
+/// Workers per commit.
 const AT_ONCE: usize = 200;
 /// Newer workers recognise automatic maintenance by these first words.
 const NOTE: &str = "dropping too many jobs: too many within an hour went to other workers; check the worker's speed, \
@@ -50,7 +50,7 @@ async fn keep(rigs: Rigs, stopping: CancellationToken) {
 }
 
 impl Rigs {
-    /// Workers on a socket are there as long as it is.
+    /// Socket workers are online as long as their socket.
     fn see_sockets(&self) {
         for worker in &self.0.board.overview().workers {
             if self.0.records.trade(worker.id).is_none() {
@@ -60,7 +60,7 @@ impl Rigs {
         }
     }
 
-    /// Dispatch hears of workers that have become faster or slower.
+    /// Sends changed speed classes to dispatch.
     async fn tell_speeds(&self) {
         let inner = &*self.0;
         for (worker, terms) in inner.records.changed(|name| inner.billions(name)) {

@@ -15,11 +15,11 @@ use muster_protocol::legacy::words::{Trade, Word, named};
 
 use super::pace::Pace;
 
-/// A worker that was not seen for this long is offline.
+/// A worker is offline after this time without contact.
 pub const ONLINE: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A worker came.
+/// The last contact of a worker.
 #[derive(Debug, Clone)]
 pub struct Seen {
     at: Instant,
@@ -29,7 +29,7 @@ pub struct Seen {
     said: Option<(Trade, Said)>,
 }
 
-/// A job that a worker has ended well.
+/// A job done by a worker.
 #[derive(Debug, Clone)]
 pub struct Feat {
     pub trade: Option<Trade>,
@@ -37,9 +37,9 @@ pub struct Feat {
     pub reward: Kudos,
     /// Pixelsteps, tokens or forms.
     pub work: u64,
-    /// Jobs that it was given in one go, this one too.
+    /// Size of the worker's batch, this job included.
     pub together: u32,
-    /// None if others had a part in it.
+    /// `None` if other workers had a part in it.
     pub took: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl Feat {
         self.work.saturating_mul(self.together.into())
     }
 
-    /// In a second, if that is known.
+    /// Work per second, if measured.
     pub fn speed(&self) -> Option<f64> {
         let took = self.took.filter(|took| !took.is_zero())?;
         Some(self.work_together() as f64 / took.as_secs_f64())
@@ -57,7 +57,7 @@ impl Feat {
 
 #[derive(Debug, Default)]
 pub struct Live {
-    /// Whether its row was read.
+    /// Whether its row was loaded.
     pub known: bool,
     pub trade: Option<Trade>,
     /// The main kind of a socket worker: only this is measured, because work of several kinds cannot be added up.
@@ -123,7 +123,7 @@ impl Live {
     pub fn add(&mut self, feat: &Feat) {
         self.fresh.fulfilled += 1;
         self.fresh.earned.0 += feat.reward.0;
-        // Teams count images only, and the time of all.
+        // Teams count only images, but all uptime.
         if feat.trade == Some(Trade::Image) {
             self.share.fulfilled += 1;
             self.share.earned.0 += feat.reward.0;
@@ -159,7 +159,7 @@ impl Live {
         too_many && self.decided.maintenance.is_none()
     }
 
-    /// `billions` is the size of a model.
+    /// `billions` gives the size of a model.
     pub fn terms(&self, billions: impl Fn(&str) -> f64) -> Terms {
         let models = self.said.iter().flat_map(|said| &said.models);
         let largest = models.map(|name| billions(name)).reduce(f64::max);

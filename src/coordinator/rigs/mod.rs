@@ -48,7 +48,7 @@ use muster_protocol::legacy::words::{Trade, named};
 use admission::House;
 use live::{ONLINE, Seen};
 
-/// All of them. Clones are the same.
+/// All workers. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Rigs(Arc<Inner>);
 
@@ -61,7 +61,7 @@ struct Inner {
     quotas: Option<Quotas>,
     names: Names,
     sizes: Prices,
-    /// Changes whenever something was decided about a worker.
+    /// Notifies of decisions about workers.
     decided: watch::Sender<()>,
 }
 
@@ -130,7 +130,7 @@ impl Rigs {
         Ok(row)
     }
 
-    /// Whether a worker of this name is known already, or why it would not be admitted. Changes nothing.
+    /// True if the worker is known, or the reason against its admission. Changes nothing.
     pub async fn check(&self, who: &Applicant<'_>) -> Result<bool, NotAdmitted> {
         let house = House {
             quotas: self.0.quotas,
@@ -147,12 +147,12 @@ impl Rigs {
         }
     }
 
-    /// Something was seen of a worker that counts once.
+    /// Adds a suspicion mark that counts once.
     pub fn suspect_of(&self, worker: WorkerId, reason: Reason) {
         self.0.records.suspect_of(worker, reason);
     }
 
-    /// Who comes with a name that no worker may have.
+    /// Marks an account for a forbidden worker name.
     async fn suspect_applicant(&self, account: AccountId, reason: Reason) {
         if self.0.quotas.is_none() {
             return;
@@ -178,7 +178,7 @@ impl Rigs {
         Ok(())
     }
 
-    /// A worker came, and said this of itself, if it is anything new.
+    /// Records a contact of a worker, with its claims if they changed.
     pub async fn check_in(&self, worker: WorkerId, said: Option<(Trade, Said)>) {
         let is_new = said.is_some();
         let is_first = is_new && self.0.records.trade(worker).is_none();
@@ -200,7 +200,7 @@ impl Rigs {
         &self.0.store
     }
 
-    /// Rises when a key was changed.
+    /// Incremented with every change of a key.
     pub fn keys_revision(&self) -> watch::Receiver<i64> {
         self.0.store.keys_revision()
     }
@@ -210,7 +210,7 @@ impl Rigs {
         self.0.records.is_doubted(worker)
     }
 
-    /// Wakes whenever something was decided about a worker.
+    /// Notifies of decisions about workers.
     pub fn decisions(&self) -> watch::Receiver<()> {
         self.0.decided.subscribe()
     }
@@ -268,7 +268,7 @@ impl Rigs {
         Ok(row.map(|row| self.current(row)))
     }
 
-    /// Names are compared exactly.
+    /// Names are case-sensitive.
     pub async fn named(&self, name: &str) -> Result<Option<Rig>, StorageError> {
         let row = self.0.store.rig_named(name).await?;
         Ok(row.map(|row| self.current(row)))

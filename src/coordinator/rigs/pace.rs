@@ -12,7 +12,7 @@ const MEASURED: usize = 20;
 /// Speed of a worker without finished jobs, in pixelsteps and tokens per second.
 const NEW_PAINTER: f64 = 1_000_000.0;
 const NEW_WRITER: f64 = 1.0;
-/// Pixelsteps a second of one that is fast enough.
+/// Pixelsteps per second of a fast image worker.
 const FAST_PAINTER: f64 = 500_000.0;
 
 /// Higher speeds are not credible.

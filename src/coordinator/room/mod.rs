@@ -37,7 +37,7 @@ use transit::Transits;
 /// The unit of counting.
 const KIB: usize = 1 << 10;
 
-/// The memory for all requests. Clones are the same.
+/// The memory for all requests. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Stages>);
 
@@ -55,15 +55,15 @@ struct Stages {
 /// The use of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// A request that is read and looked at, from its beginning.
+    /// The first bytes of a request that is being read and checked.
     Small,
-    /// The same, once there is more of it.
+    /// The same beyond the first bytes.
     Passing,
     /// A request in the queue, until its jobs have ended.
     Kept,
     /// A reply being sent.
     Told,
-    /// A message of a worker, from when it is large until it was handed over.
+    /// A large message of a worker, until it is handled.
     Message,
 }
 
@@ -78,7 +78,7 @@ struct Pool {
 pub struct Room {
     memory: Memory,
     stage: Stage,
-    /// In whose share it counts, of requests for media.
+    /// The sender whose share includes it, for media requests.
     sender: Option<Sender>,
     taken: Option<OwnedSemaphorePermit>,
 }
@@ -98,29 +98,29 @@ impl Memory {
         }))
     }
 
-    /// For a request, nothing yet.
+    /// An empty permit for a request.
     pub fn room(&self) -> Room {
         self.room_for(Stage::Small)
     }
 
-    /// For a request for media, nothing yet: it counts in the share of its sender.
+    /// An empty permit for a media request, counted in the share of its sender.
     pub fn room_of(&self, sender: Sender) -> Room {
         let mut room = self.room();
         room.sender = Some(sender);
         room
     }
 
-    /// For a reply, nothing yet.
+    /// An empty permit for a reply.
     pub fn room_to_tell(&self) -> Room {
         self.room_for(Stage::Told)
     }
 
-    /// For a message of a worker, nothing yet.
+    /// An empty permit for a message of a worker.
     pub fn room_for_message(&self) -> Room {
         self.room_for(Stage::Message)
     }
 
-    /// How many bodies and replies have waited for their clients so far.
+    /// Total number of buffered bodies and replies so far.
     #[cfg(test)]
     pub fn ever_under_way(&self) -> u64 {
         self.0.transits.ever()
@@ -149,7 +149,7 @@ impl Memory {
     fn take(&self, stage: Stage, kib: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let pool = self.pool(stage);
         let after_others = || {
-            // Some more than that: looking for them costs more than letting them go.
+            // Slightly more than needed: a search costs more than dropping some.
             let enough = kib.max(pool.most_kib / 64);
             self.0.transits.give_way(stage, enough);
             pool.take(kib)
@@ -185,7 +185,7 @@ const MESSAGES: usize = 4;
 const SMALL: usize = 16 << 10;
 /// Limit of concurrent small requests.
 const MOST_SMALL: usize = 8192;
-/// Giving memory back to the system is worth while from here on.
+/// Sizes from here on are returned to the system.
 const LARGE_KIB: usize = 1 << 10;
 /// Stalled bodies are released by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
@@ -218,7 +218,7 @@ impl Stage {
         }
     }
 
-    /// Whether a sender has a share of it.
+    /// Whether senders have shares of it.
     const fn is_shared(self) -> bool {
         matches!(self, Self::Passing | Self::Kept)
     }
@@ -286,7 +286,7 @@ impl Room {
         }
     }
 
-    /// From now on it counts in the share of this sender.
+    /// Counts the permit in the share of this sender from now on.
     pub fn count_for(&mut self, sender: Sender) -> Result<(), ApiError> {
         if self.sender.is_none() && self.stage.is_shared() {
             let most = self.memory.pool(self.stage).most_kib;
@@ -302,7 +302,7 @@ impl Room {
         Transit::new(self, bytes)
     }
 
-    /// Whether it takes none, being little.
+    /// Whether it is too small to be counted.
     pub fn is_empty(&self) -> bool {
         self.kib() == 0
     }

@@ -1,4 +1,4 @@
-//! The part of a stage that one sender may take with its requests for media: they are large, and wait long for workers.
+//! The share of a stage that one sender may take with media requests: they are large and wait long for workers.
 
 use std::collections::HashMap;
 

@@ -187,7 +187,7 @@ fn the_only_request_of_an_account_may_be_large_and_grows() {
     }
     let mut another = memory.room_of(ALICE);
     assert_eq!(another.cover(1 << 20).unwrap_err().status(), 429);
-    // Little takes none of the share.
+    // Small requests are not counted in the share.
     another.cover(1 << 10).unwrap();
     // A failed request leaves no share.
     let mut bobs = memory.room_of(BOB);

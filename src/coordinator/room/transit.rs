@@ -19,7 +19,7 @@ use muster_protocol::job::FailureKind;
 
 use super::{Memory, Room, Stage};
 
-/// Bytes on their way from a client or to one, and the room they take.
+/// Buffered bytes from or to a client, with their memory permit.
 #[derive(Debug)]
 pub struct Transit {
     id: u64,
@@ -32,10 +32,10 @@ pub struct Transit {
 #[error("body too slow (< 64 KiB/s) while memory was short")]
 pub struct LetGo;
 
-/// All that are under way.
+/// All buffers.
 pub struct Transits {
     carts: Mutex<Carts>,
-    /// For the first bytes of each.
+    /// Time limit for the first bytes.
     start: Duration,
 }
 
@@ -57,7 +57,7 @@ struct Load {
     bytes: Vec<u8>,
     given_out: usize,
     room: Room,
-    /// Until then it need not move; it stands still after that.
+    /// Counts as stalled after this time.
     due: Instant,
 }
 
@@ -116,7 +116,7 @@ impl Transit {
         Ok(piece)
     }
 
-    /// All of it, which nothing was given out of, and the room.
+    /// All bytes and the permit, if no bytes were taken before.
     pub fn unload(&self) -> Result<(Vec<u8>, Room), LetGo> {
         let load = self.cart.load().take().ok_or(LetGo)?;
         Ok((load.bytes, load.room))
