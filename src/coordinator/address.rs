@@ -1,4 +1,4 @@
-//! Addresses of clients and workers: in one form, and in networks.
+//! Addresses of clients and workers in canonical form, and networks.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -12,14 +12,14 @@ pub struct Network {
     bits: u8,
 }
 
-/// How many leading bits of a network count.
+/// Prefix length of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefix {
     V4(u8),
     V6(u8),
 }
 
-/// Some networks, however many: an address is looked up once for each of their sizes.
+/// A set of networks: an address is looked up once per prefix length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
     all: HashSet<Network>,
@@ -32,7 +32,7 @@ const HOUSEHOLD: u8 = 64;
 const MAPPED: u8 = 96;
 
 impl Network {
-    /// None when the address has fewer bits.
+    /// `None` if the address has fewer bits.
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
         let bits = match address {
             IpAddr::V4(_) if bits <= 32 => MAPPED + bits,
@@ -42,7 +42,7 @@ impl Network {
         Some(Self::of(address, bits))
     }
 
-    /// An address alone, or one with the number of bits that count: `10.0.0.0/8`.
+    /// A single address, or a network in CIDR notation: `10.0.0.0/8`.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -51,7 +51,7 @@ impl Network {
         let address: IpAddr = address.parse().ok()?;
         match bits {
             None => Some(Self::of(address, 128)),
-            // Without signs and leading zeros, which `parse` would take.
+            // Without signs and leading zeros, which `parse` would accept.
             Some(bits) if bits.len() > 3 || !bits.bytes().all(|digit| digit.is_ascii_digit()) => {
                 None
             }
@@ -63,13 +63,13 @@ impl Network {
     pub fn around(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(_) => Self::of(address, 128),
-            // The first /64 holds loopback, and every IPv4 address as it is mapped to IPv6.
+            // The first /64 has the loopback address and, in mapped form, all IPv4 addresses.
             IpAddr::V6(v6) if v6.to_bits() >> HOUSEHOLD == 0 => Self::of(address, 128),
             IpAddr::V6(_) => Self::of(address, HOUSEHOLD),
         }
     }
 
-    /// The length of its prefix as an IPv4 or IPv6 network has it.
+    /// The prefix length in IPv4 or IPv6 notation.
     pub fn prefix(&self) -> Prefix {
         match Ipv6Addr::from_bits(self.first).to_ipv4_mapped() {
             Some(_) if self.bits >= MAPPED => Prefix::V4(self.bits - MAPPED),
@@ -86,7 +86,7 @@ impl Network {
         wide(address) & mask(self.bits) == self.first
     }
 
-    /// Whether all of the other one is in it.
+    /// Whether it includes the whole other network.
     pub fn holds(&self, other: Self) -> bool {
         self.bits <= other.bits && other.first & mask(self.bits) == self.first
     }

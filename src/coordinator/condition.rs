@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use muster_protocol::job::UnixMillis;
 
-/// Clones speak of the same coordinator.
+/// Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Condition(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// 0 where no certificate is served.
+    /// 0 without a certificate.
     certificate_expiry_millis: AtomicI64,
 }
 
@@ -21,9 +21,9 @@ struct Shared {
 pub enum Phase {
     #[default]
     Serving,
-    /// Something that requests need is still being loaded.
+    /// Still loading.
     Starting,
-    /// Another coordinator serves the database; this one takes over when that ends.
+    /// Another coordinator leads; this one takes over when it stops.
     Standby,
     /// Shutting down: refuses new work, and ends when the running work has ended.
     Draining,
@@ -39,7 +39,7 @@ impl Condition {
         }
     }
 
-    /// Draining is the last phase.
+    /// No phase follows `Draining`.
     pub fn enter(&self, phase: Phase) {
         let number = match phase {
             Phase::Serving => 0,

@@ -14,21 +14,21 @@ use muster_protocol::openai::Problem;
 #[error("{failure}")]
 pub struct ApiError {
     pub failure: Failure,
-    /// The field it is about.
+    /// The field with the error.
     pub param: Option<Cow<'static, str>>,
-    /// When it may go better.
+    /// Time until a retry.
     pub retry_after: Option<Duration>,
     /// URL for getting a key.
     pub console: Option<Arc<str>>,
     /// Overrides the kind's usual status.
     pub status: Option<u16>,
-    /// The roles whose lack is the reason, where it is that.
+    /// The missing roles, if they are the reason.
     pub lacks: Roles,
 }
 
-/// When nothing was measured: a store or a coordinator comes back soon, or not at once.
+/// Retry time without a measurement: a store or a coordinator is usually back soon.
 const SOON: Duration = Duration::from_secs(5);
-/// A worker that has left reconnects after about so long, if at all.
+/// Usual time until a disconnected worker reconnects.
 const RECONNECTED: Duration = Duration::from_secs(30);
 
 impl ApiError {
@@ -71,7 +71,7 @@ impl From<Failure> for ApiError {
     }
 }
 
-/// With the wait that dispatch measured, if it did.
+/// With the retry time measured by dispatch.
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         let wait = refusal.wait();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Clones speak of the same coordinator.
+/// Clones share the lease.
 #[derive(Debug, Clone)]
 pub struct Leadership(Arc<LeaseState>);
 
@@ -20,7 +20,7 @@ pub struct Leadership(Arc<LeaseState>);
 struct LeaseState {
     epoch: Epoch,
     elected: Instant,
-    /// Milliseconds after the election until which the lease holds; the largest number without rivals.
+    /// End of the lease in milliseconds after the election; the maximum without other coordinators.
     lease_millis: AtomicU64,
     is_paused: AtomicBool,
     resumed: watch::Sender<()>,
@@ -33,7 +33,7 @@ struct LeaseState {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub i64);
 
-/// Whether this coordinator may act.
+/// Whether this coordinator may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tenure {
     Leading,
@@ -44,12 +44,12 @@ pub enum Tenure {
 }
 
 impl Leadership {
-    /// The lease of a database that no other coordinator can open.
+    /// A permanent lease, for a database without other coordinators.
     pub fn undisputed(epoch: Epoch) -> Self {
         Self::with(epoch, u64::MAX)
     }
 
-    /// Paused until the lease is renewed for the first time.
+    /// Paused until the first renewal.
     pub fn elected(epoch: Epoch) -> Self {
         Self::with(epoch, 0)
     }
@@ -90,7 +90,7 @@ impl Leadership {
         self.0.fenced.is_cancelled()
     }
 
-    /// The lease holds for so long after the moment at which its renewal was sent.
+    /// Extends the lease, counted from the time when its renewal was sent.
     pub fn renew(&self, sent: Instant, lease: Duration) {
         let until = (sent + lease).saturating_duration_since(self.0.elected);
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX - 1);
@@ -100,12 +100,12 @@ impl Leadership {
         }
     }
 
-    /// Whether the coordinator has paused since this was last asked, or its lease renewed.
+    /// True once per pause.
     pub fn has_paused(&self) -> bool {
         self.tenure() == Tenure::Paused && !self.0.is_paused.swap(true, Ordering::Relaxed)
     }
 
-    /// Another coordinator leads from here on.
+    /// Records that another coordinator leads.
     pub fn fence(&self) {
         self.0.fenced.cancel();
     }
@@ -115,7 +115,7 @@ impl Leadership {
         self.0.fenced.cancelled().await;
     }
 
-    /// Held by who writes, until the last write is done.
+    /// Held by a writer until its last write.
     pub fn writer(&self) -> Arc<()> {
         self.0.writers.clone()
     }
@@ -124,13 +124,13 @@ impl Leadership {
         Arc::strong_count(&self.0.writers) > 1
     }
 
-    /// Changes when a pause ends.
+    /// Notifies of ends of pauses.
     pub fn resumed(&self) -> watch::Receiver<()> {
         self.0.resumed.subscribe()
     }
 }
 
-/// The lease of a store without other coordinators, as tests and commands open it.
+/// For a store without other coordinators, in tests and commands.
 impl Default for Leadership {
     fn default() -> Self {
         Self::undisputed(Epoch::default())

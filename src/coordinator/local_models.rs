@@ -1,4 +1,4 @@
-//! Models on the machine of a coordinator that has a worker of its own, which programs may download and delete.
+//! Models on the machine of a coordinator with its own worker, which programs may download and delete.
 
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-/// How far a download is.
+/// Progress of a download.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PullProgress {
     pub completed: u64,
-    /// 0 until it is known.
+    /// 0 while unknown.
     pub total: u64,
     /// The download is complete, and the worker loads the model.
     pub is_loading: bool,
@@ -28,23 +28,23 @@ pub enum PullError {
 pub enum DeleteError {
     #[error("{0}")]
     Unknown(String),
-    /// The model is a part of the program, or its settings name it.
+    /// The model is built in or named in the settings.
     #[error("{0}")]
     Kept(String),
     #[error("{0}")]
     Failed(String),
 }
 
-/// Downloads models for the worker beside a coordinator, and deletes them.
+/// Downloads and deletes models for the worker beside a coordinator.
 pub trait LocalModels: Debug + Send + Sync {
-    /// Downloads a model and has the worker serve it. Dropping the future stops it; the bytes so far stay.
+    /// Downloads a model and adds it to the worker. Dropping the future stops the download; received bytes stay.
     fn pull(
         &self,
         name: String,
         progress: watch::Sender<PullProgress>,
     ) -> BoxFuture<'static, Result<(), PullError>>;
 
-    /// Has the worker serve a model no more and removes its files. Files that other models use stay.
+    /// Removes a model from the worker and deletes its files. Files of other models stay.
     fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>>;
 }
 
@@ -57,7 +57,7 @@ impl LocalModelsSlot {
         self.0.get()
     }
 
-    /// The first ones stay.
+    /// Later calls have no effect.
     pub fn fill(&self, models: Arc<dyn LocalModels>) {
         let _ = self.0.set(models);
     }

@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// A table of names. Clones are the same.
+/// A table of names. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Arc<Table>);
 
 #[derive(Debug, Clone, Default)]
 struct Table {
-    /// Every name, ids among them.
+    /// Ids by name; each id is a name, too.
     ids: HashMap<Arc<str>, Arc<str>>,
-    /// The other names of each id.
+    /// Aliases by id.
     others: BTreeMap<Arc<str>, Vec<Arc<str>>>,
 }
 
 impl Names {
-    /// Each model's id with all its names. A name stays with the first model that has it.
+    /// The ids and names of models. A name belongs to the first model that has it.
     pub fn of<'a, N>(models: impl IntoIterator<Item = (&'a str, N)>) -> Self
     where
         N: IntoIterator<Item = &'a str>,
@@ -29,8 +29,7 @@ impl Names {
         Self(Arc::new(table))
     }
 
-    /// The same with further names, each with the name of its model. An alias that was the name of another model is taken
-    /// from it.
+    /// The same with further aliases, each with a name of its model. An alias is taken from another model that has it.
     #[must_use]
     pub fn with_aliases<'a>(self, aliases: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut table = Arc::unwrap_or_clone(self.0);
@@ -40,12 +39,12 @@ impl Names {
         Self(Arc::new(table))
     }
 
-    /// The id of the model that is called this.
+    /// The id of the model with this name, or the name itself.
     pub fn id(&self, name: &str) -> Arc<str> {
         self.listed(name).unwrap_or_else(|| name.into())
     }
 
-    /// The id of the model that is called this, if it is one of ours.
+    /// The id of the model with this name, if it is listed.
     pub fn listed(&self, name: &str) -> Option<Arc<str>> {
         self.0.ids.get(name).cloned()
     }

@@ -1,5 +1,4 @@
-//! How far running requests are, by the tokens that their clients chose. The route needs no key, so a token must be
-//! hard to guess.
+//! Progress of running requests, by tokens of their clients. The route needs no key, so a token must be hard to guess.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +7,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-/// The longest token, in bytes.
+/// Limit of a token, in bytes.
 pub const LONGEST_TOKEN: usize = 128;
-/// How long the last value is kept.
+/// Lifetime of the last value.
 const KEPT: Duration = Duration::from_secs(180);
-/// Tokens that are kept at a time.
+/// Limit of tokens.
 const MOST_TOKENS: usize = 10_000;
 
-/// The last progress of each token. Clones are the same.
+/// The last progress of each token. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ProgressBoard(Arc<Mutex<HashMap<String, Progress>>>);
 
@@ -26,7 +25,7 @@ struct Progress {
 }
 
 impl ProgressBoard {
-    /// The request of this token is so far. New tokens are left out while too many are kept.
+    /// Records the progress of a request. Ignores new tokens at the limit.
     pub fn note(&self, token: &str, percent: u8) {
         if token.is_empty() || token.len() > LONGEST_TOKEN {
             return;
@@ -46,7 +45,7 @@ impl ProgressBoard {
         board.insert(token.to_owned(), progress);
     }
 
-    /// None of a token that nothing was noted of lately.
+    /// `None` if nothing was recorded lately.
     pub fn percent(&self, token: &str) -> Option<u8> {
         let progress = self.lock().get(token).copied()?;
         progress.is_kept(Instant::now()).then_some(progress.percent)

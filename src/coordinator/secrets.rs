@@ -13,9 +13,9 @@ const REDACTED: &str = "${1}[redacted]${2}";
 /// Patterns of secrets. The first group may stay before the secret, and the second after it.
 #[rustfmt::skip]
 const FORMS: &[&str] = &[
-    // Private keys: to their end, or to the end of the text.
+    // Private keys, up to their end or the end of the text.
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\z)",
-    // Clouds: Amazon's ids and secrets, Google, Azure's storage.
+    // Clouds: ids and secrets of Amazon, Google, Azure storage.
     r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
     r#"(?i)(aws_?secret_?(?:access_?)?key["']?\s{0,4}[:=]\s{0,4}["']?)[a-z0-9/+]{40}"#,
     r"(?-u:\b)AIza[A-Za-z0-9_-]{35}",
@@ -42,7 +42,7 @@ const FORMS: &[&str] = &[
     // Crypto wallets: labelled private keys, and extended private keys.
     r#"(?i)(private[_ -]?key["']?\s{0,4}[:=]\s{0,4}["']?)(?:0x)?[0-9a-f]{64}"#,
     r"(?-u:\b)[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,112}",
-    // Passwords in addresses.
+    // Passwords in URLs.
     r"(?i)((?-u:\b)[a-z][a-z0-9+.-]{1,30}://[^\s:/@]*:)[^\s/@]+(@)",
 ];
 
@@ -64,7 +64,7 @@ pub fn scrub_messages(body: &mut Value) {
     }
 }
 
-/// The same of a whole body in another API than that of chats.
+/// The same for a whole body of another API than chat.
 pub fn scrub_body(body: &mut Value) {
     for (name, value) in body.as_object_mut().into_iter().flatten() {
         if name != "model" {
@@ -83,7 +83,7 @@ fn scrub(value: &mut Value) {
         }
         Value::Array(values) => values.iter_mut().for_each(scrub),
         Value::Object(entries) => {
-            // A file, as Anthropic's clients send it.
+            // A file in Anthropic's API.
             let is_file = entries.get("type").is_some_and(|it| it == "base64");
             for (name, value) in entries {
                 match value {
@@ -96,7 +96,7 @@ fn scrub(value: &mut Value) {
     }
 }
 
-/// Whether a text is a whole file: `data:image/png;base64,…`.
+/// Whether a text is an inline file: `data:image/png;base64,…`.
 pub fn is_data_url(text: &str) -> bool {
     let Some((head, data)) = text
         .strip_prefix("data:")
@@ -116,7 +116,7 @@ fn is_base64(data: &str) -> bool {
     data.bytes().all(is_part)
 }
 
-/// The text without its secrets, if it has any.
+/// The text without its secrets; `None` if there are none.
 pub fn scrubbed(text: &str) -> Option<String> {
     let found = ANY.matches(text);
     let forms = found.iter().filter_map(|index| EACH.get(index));

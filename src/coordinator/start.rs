@@ -1,4 +1,4 @@
-//! From settings to a coordinator that answers, and from there to its end.
+//! Starts a coordinator from its settings, and shuts it down.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -62,15 +62,15 @@ pub struct Settings {
     pub trust_after: Option<Kudos>,
     /// Limit of open connections; `None` is unlimited.
     pub connections_per_address: Option<usize>,
-    /// How long the records of ended jobs are kept.
+    /// Lifetime of the records of ended jobs.
     pub retention: Duration,
-    /// Reads the sounds and videos of strangers.
+    /// Reads clients' audio and video.
     pub reader: Reader,
     /// None where a coordinator that does not lead answers nothing.
     pub cluster: Option<ClusterSettings>,
 }
 
-/// Why a coordinator did not start: for its operator to mend.
+/// Why a coordinator did not start, for its operator.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("listening on {address} failed: {cause}")]
@@ -129,7 +129,7 @@ impl From<NoAdministrator> for StartError {
     }
 }
 
-/// A coordinator that answers.
+/// A running coordinator.
 pub struct Coordinator {
     address: SocketAddr,
     certificates: Option<Certificates>,
@@ -182,7 +182,7 @@ impl Coordinator {
         front.elected();
         let store = Store::open_as(leadership.clone(), &settings.database, tasks).await?;
         let accounts = Accounts::open(store.clone(), &settings.secret, tasks).await?;
-        // Shown once, so it is made when little is left that could fail.
+        // Shown only once, so it is created after most steps that can fail.
         let first_key = accounts.first_start().await?;
         refuse_unguarded(settings.listen, &accounts).await?;
         store.keep_records(settings.retention, tasks);
@@ -270,7 +270,7 @@ impl Coordinator {
         self.settings.change(settings.doors);
     }
 
-    /// The address it listens on, which may be that of every interface.
+    /// The listening address, which may be unspecified.
     pub fn listens_on(&self) -> SocketAddr {
         self.address
     }
@@ -430,10 +430,10 @@ pub async fn doors(
     })
 }
 
-/// Settlements, ends of streams and closing frames, when every job has ended.
+/// Time for settlements, ends of streams and close frames after the last job.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Each connection is a file. The usual limit is 1,024, and the hard one much higher.
+/// Each connection needs a file. The usual soft limit is 1,024, the hard limit much higher.
 fn raise_file_limit() {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(limit) => info!("limit of open files and connections: {limit}"),
@@ -443,7 +443,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Whether a coordinator has an SQLite file now. Always false for a server, which this process cannot ask.
+/// Whether a coordinator has an SQLite file open. Always false for a server, which this process cannot check.
 pub fn is_served(database: &Location) -> bool {
     matches!(lock(database), Err(StartError::InUse(_)))
 }
@@ -467,7 +467,7 @@ fn lock(database: &Location) -> Result<Option<File>, StartError> {
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
         Err(TryLockError::WouldBlock) => Err(StartError::InUse(database.clone())),
-        // Some network filesystems cannot lock; SQLite's own locks still hold the data together.
+        // Some network filesystems cannot lock; SQLite's own locks still protect the data.
         Err(TryLockError::Error(error)) => {
             warn!(
                 "locking {} failed, starting without the lock: {error}",
@@ -493,7 +493,7 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
     Ok((listener, bound))
 }
 
-/// Two handles of one socket: the second answers until the first is served.
+/// Two handles of one socket: the second one serves until the first one takes over.
 pub(super) fn twice(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
     let listener = listener.into_std()?;
     let other = listener.try_clone()?;
@@ -508,7 +508,7 @@ fn url(has_tls: bool, address: SocketAddr) -> String {
     format!("{scheme}://{}", reachable(address))
 }
 
-/// An address of every interface is reached through this machine's own.
+/// Replaces an unspecified address by the loopback address.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -103,11 +103,11 @@ impl From<DoorSettings> for LiveSettings {
 pub struct DoorSettings {
     /// Display name of the service.
     pub name: String,
-    /// Terms, privacy, sponsors, news.
+    /// Terms, privacy policy, sponsors, news.
     pub documents: Documents,
     /// Whether the AI Horde API enforces its rate limits.
     pub rate_limits: bool,
-    /// Whose word about who the client is counts.
+    /// Proxies whose claims about the client's address are trusted.
     pub trusted_proxies: Vec<Network>,
     /// Networks of VPNs and proxies.
     pub unsafe_networks: Networks,
@@ -119,9 +119,9 @@ pub struct DoorSettings {
     pub known_image_models_only: bool,
     /// URL for getting a key.
     pub console_url: Option<String>,
-    /// The largest request, in bytes.
+    /// Limit of a request, in bytes.
     pub largest_request: usize,
-    /// Generation requests of one key in a minute.
+    /// Limit of generation requests per key and minute.
     pub requests_per_minute: Option<u32>,
     /// Existing models, online or not, and their names.
     pub names: Names,
@@ -129,47 +129,47 @@ pub struct DoorSettings {
     pub sizes: Prices,
     /// Prices of models in money.
     pub price_book: PriceBook,
-    /// Which accounts pay for their requests.
+    /// Selects the accounts that pay for requests.
     pub charging: Charging,
-    /// Free credits of an account and UTC day.
+    /// Free credits per account and UTC day.
     pub free_credits_per_day: MicroUsd,
-    /// Requests of an account without paid credits in a UTC day.
+    /// Limit of requests per UTC day of an account without paid credits.
     pub free_requests_per_day: Option<u32>,
-    /// Fields of chat requests that are left aside where they would be refused.
+    /// Fields of chat requests that are ignored instead of refused.
     pub ignored_fields: IgnoredFields,
-    /// Writes down the audio parts of chat messages; none: they are refused.
+    /// Transcribes audio parts of chats; `None` refuses them.
     pub chat_audio_model: Option<String>,
-    /// Whether prompts go to strangers' workers without the credentials in them.
+    /// Whether credentials are removed from prompts for public workers.
     pub scrub_secrets: bool,
-    /// Messages of one chat request.
+    /// Limit of messages per chat request.
     pub chat_messages: usize,
-    /// Texts that an account may have waiting or running, of requests that are polled for.
+    /// Limit of an account's open texts of polled requests.
     pub polled_texts: usize,
     /// Limits of workers per owner; `None` is unlimited.
     pub worker_quotas: Option<Quotas>,
     /// Whether the AI Horde API accepts the anonymous key.
     pub anonymous: bool,
-    /// A key that may submit requests may connect workers, too.
+    /// Keys for requests may connect workers, too.
     pub submit_keys_connect_workers: bool,
     /// Development mode, for tests of other programs on this machine: no rate limits, and users created on demand.
     pub development: Option<Development>,
-    /// Which responses are stored.
+    /// Selects the responses to store.
     pub store_responses: StoreResponses,
-    /// How long stored responses are kept.
+    /// Lifetime of stored responses.
     pub responses_kept: Duration,
-    /// Responses that an account may have stored, and bytes of them.
+    /// Limits of an account's stored responses and their bytes.
     pub stored_responses: usize,
     pub stored_response_bytes: usize,
     /// Limit of an account's source files for open requests, in bytes.
     pub source_media_bytes: u64,
-    /// How long the records of ended jobs are kept: for the privacy policy.
+    /// Lifetime of the records of ended jobs, for the privacy policy.
     pub records_kept: Duration,
-    /// A stream says that it lives after this much silence.
+    /// Silence before a stream sends a heartbeat.
     pub heartbeat: Duration,
-    /// How long a stream waits for its first event before it answers 200, so that a failure until then has a
-    /// status of its own.
+    /// How long a stream waits for its first event before it replies 200, so that earlier failures have their own
+    /// status.
     pub commit_after: Duration,
-    /// When a request has to have ended.
+    /// Maximum time of a request.
     pub lifetime: Duration,
     /// Timeout for the next piece of a body.
     pub body_patience: Duration,
@@ -184,7 +184,7 @@ pub struct DoorSettings {
 pub struct Development {
     /// Administrators: `name#id`, or a name.
     pub admins: Vec<String>,
-    /// A gray image stands in for one that a worker says it has uploaded, and has not.
+    /// A gray image replaces one that the worker reported, but did not upload.
     pub fills_in_images: bool,
 }
 
@@ -194,7 +194,7 @@ impl DoorSettings {
         i64::try_from(self.polled_texts).unwrap_or(i64::MAX)
     }
 
-    /// Jobs that a caller may have waiting of requests that are polled for.
+    /// Limit of a caller's waiting jobs of polled requests.
     pub fn concurrency(&self, caller: &Caller) -> usize {
         match self.development {
             Some(_) => usize::MAX,

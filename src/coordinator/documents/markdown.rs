@@ -1,6 +1,6 @@
-//! From Markdown to HTML: headings, paragraphs, lists, quotes, code, emphasis, links. Everything that is not one of these
-//! is text, and text is escaped; so HTML within Markdown is shown and not obeyed, and a link leads to the web, to a mail
-//! or to a place of this service.
+//! Converts Markdown to HTML: headings, paragraphs, lists, quotes, code, emphasis, links. The rest is text, and text is
+//! escaped, so HTML within Markdown has no effect. Links lead to the web, to an email address or to a path of this
+//! service.
 
 /// The type of a block of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Block {
 struct Page {
     html: String,
     open: Option<Block>,
-    /// The text of the open paragraph or item, not rendered yet: emphasis may go over several lines.
+    /// The unrendered text of the open paragraph or item: emphasis may span lines.
     text: String,
 }
 
@@ -114,7 +114,7 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     (1..=6).contains(&level).then_some((level, title.trim()))
 }
 
-/// A line that begins like an item of a list or a quote.
+/// Parses the first line of a list item or a quote.
 fn marked(line: &str) -> Option<(Block, &str)> {
     let bullet = ["- ", "* ", "+ "]
         .iter()
@@ -148,7 +148,7 @@ fn inline(mut text: &str, html: &mut String) {
     escape(text, html);
 }
 
-/// How many bytes it took.
+/// Returns the consumed bytes.
 fn code(text: &str, html: &mut String) -> Option<usize> {
     let inside = text.strip_prefix('`')?;
     let end = inside.find('`')?;

@@ -14,14 +14,14 @@ pub use privacy::{DatabaseKind, MediaPlace, PrivacySettings, ResponsePolicy};
 
 use std::sync::Arc;
 
-/// The texts, in both forms.
+/// The documents in both formats.
 #[derive(Debug, Clone)]
 pub struct Documents {
     pub terms: Document,
-    /// The operator's own, as Markdown. None: the program writes it from the settings in force.
+    /// The operator's own, as Markdown. `None`: written by the program from the settings.
     pub privacy: Option<Arc<str>>,
     pub sponsors: Document,
-    /// The newest first.
+    /// Newest first.
     pub news: Arc<[News]>,
 }
 

@@ -1,4 +1,4 @@
-//! The privacy policy, from the settings in force: stored data, their place and their time.
+//! The privacy policy, from the settings: stored data with place and lifetime.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrivacySettings {
     pub responses: ResponsePolicy,
-    /// How long stored responses are kept.
+    /// Lifetime of stored responses.
     pub responses_kept: Duration,
-    /// How long requests whose result is fetched later are kept after their last result.
+    /// Lifetime of polled requests after their last result.
     pub requests_kept: Duration,
     pub media: MediaPlace,
     pub media_kept: Duration,
-    /// Records of ended jobs.
+    /// Lifetime of records of ended jobs.
     pub records_kept: Duration,
-    /// Replies in memory, for requests with an `Idempotency-Key`.
+    /// Lifetime of cached replies, for requests with an `Idempotency-Key`.
     pub replies_kept: Duration,
-    /// Between the mark of the AI Horde API and the deletion.
+    /// Time between the mark of the AI Horde API and the deletion.
     pub grace: Duration,
-    /// Whether credentials are removed from prompts before public workers see them.
+    /// Whether credentials are removed from prompts for public workers.
     pub scrubs_secrets: bool,
     pub database: DatabaseKind,
 }
@@ -27,7 +27,7 @@ pub struct PrivacySettings {
 pub enum ResponsePolicy {
     /// All responses, unless the request sets `store: false`.
     UnlessRefused,
-    /// Responses whose request says `store: true`.
+    /// Responses with `store: true` in the request.
     OnRequest,
     Never,
 }
@@ -56,7 +56,7 @@ The program writes this page from the settings in force: which data this service
 operator of this address runs the service and answers for it.
 ";
 
-/// The part of a policy that follows from the settings.
+/// The part of a policy given by the settings.
 pub fn storage_section(settings: &PrivacySettings) -> String {
     let PrivacySettings {
         responses_kept,
@@ -170,7 +170,7 @@ fn span(time: Duration) -> String {
         (60, "minute"),
         (1, "second"),
     ];
-    // From two days on; "24 hours" is how people say one.
+    // Days from two on; one day is "24 hours".
     let seconds = time.as_secs();
     let fits = |(unit, _): &&(u64, &str)| {
         seconds.is_multiple_of(*unit) && (*unit < 86_400 || seconds > 86_400)

@@ -35,7 +35,7 @@ use url::Url;
 use names::{Names, Pinned};
 use target::{Named, Permitted};
 
-/// The way out. Clones share it.
+/// Outgoing requests. Clones share the limits.
 #[derive(Debug, Clone)]
 pub struct Egress {
     inner: Arc<Inner>,
@@ -50,20 +50,20 @@ struct Inner {
     going: Semaphore,
 }
 
-/// Which URLs are followed.
+/// Accepted schemes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schemes {
     Https,
     HttpToo,
 }
 
-/// How much, how long and how far.
+/// Limits of size, time and redirects.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub schemes: Schemes,
-    /// The largest body that is taken.
+    /// Maximum bytes of a body.
     pub bytes: usize,
-    /// For all of it, redirects included.
+    /// For the whole request, redirects included.
     pub time: Duration,
     /// Redirects to follow.
     pub redirects: usize,
@@ -76,7 +76,7 @@ pub struct Fetched {
     pub content_type: Option<String>,
 }
 
-/// Why nothing came of it: for the client who named the address.
+/// Why a request failed, for the client who gave the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
     #[error("the URL is invalid")]
@@ -105,7 +105,7 @@ pub enum EgressError {
     TooSlow(Duration),
 }
 
-/// Whether an address may be one to send to, as far as its words tell: a name may still lead inside.
+/// Checks the text of a URL only: a name may still resolve to an internal address.
 pub fn check_words(url: &str, schemes: Schemes) -> Result<(), EgressError> {
     let url = Url::parse(url).map_err(|_| EgressError::NotAnAddress)?;
     match target::check(&url, schemes)? {
@@ -124,13 +124,12 @@ const AT_ONCE: usize = 64;
 const AGENT: &str = concat!("muster/", env!("CARGO_PKG_VERSION"));
 
 impl Egress {
-    /// To the internet and nowhere else.
+    /// Only to the internet.
     pub fn new() -> Self {
         Self::with(Names::default(), Permitted::default())
     }
 
-    /// Also to these ports of this machine: for tests, and for development on one's own machine. No setting of
-    /// `worker.toml` leads here.
+    /// Also to these ports of this machine, for tests and local development. No setting of `worker.toml` sets them.
     pub fn permitting_own_ports(ports: impl IntoIterator<Item = u16>) -> Self {
         Self::with(Names::default(), Permitted(ports.into_iter().collect()))
     }
@@ -178,7 +177,7 @@ impl Egress {
         Ok(answer?.status().as_u16())
     }
 
-    /// Goes where it is sent, and looks at each place as at the first.
+    /// Follows redirects, with the same checks for each address.
     async fn follow(&self, url: &str, limits: Limits) -> Result<Fetched, EgressError> {
         let mut url = Url::parse(url).map_err(|_| EgressError::NotAnAddress)?;
         for _ in 0..=limits.redirects {
@@ -234,7 +233,7 @@ impl Egress {
         client.map_err(|_| EgressError::Unreachable)
     }
 
-    /// With the certificates of the machine, read at the first use.
+    /// With the machine's certificates, read at the first use.
     fn tls(&self) -> Result<rustls::ClientConfig, EgressError> {
         if let Some(ready) = self.inner.tls.get() {
             return Ok(ready.clone());
@@ -268,7 +267,7 @@ impl Limits {
         redirects: 3,
     };
 
-    /// A photo of a phone, for OpenAI's API.
+    /// A photo from a phone, for OpenAI's API.
     pub const PHOTO: Self = Self {
         schemes: Schemes::HttpToo,
         bytes: 32 << 20,

@@ -11,12 +11,12 @@ use tokio::task::spawn_blocking;
 
 use super::EgressError;
 
-/// Who knows the addresses of names.
+/// Resolver of names.
 #[derive(Debug, Clone)]
 pub enum Names {
-    /// The machine.
+    /// The system's resolver.
     System(Lookups),
-    /// A test.
+    /// For tests.
     #[cfg(test)]
     Told(Arc<parking_lot::Mutex<Vec<Answer>>>),
 }
@@ -37,7 +37,7 @@ pub struct Lookups {
     resolve: fn(&str) -> io::Result<Vec<IpAddr>>,
 }
 
-/// Lookups that may be running at a time.
+/// Limit of concurrent lookups.
 pub const LOOKUPS: usize = 16;
 
 impl Lookups {

@@ -8,7 +8,7 @@ use url::{Host, Url};
 use super::{EgressError, Schemes};
 use muster_process::internet::is_public;
 
-/// Ports of this machine that may be asked all the same.
+/// Allowed ports of this machine.
 #[derive(Debug, Clone, Default)]
 pub struct Permitted(pub BTreeSet<u16>);
 
@@ -45,14 +45,14 @@ pub fn check(url: &Url, schemes: Schemes) -> Result<(Named, u16), EgressError> {
 /// be a port scan from our address.
 const PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
-/// Names that every machine has for itself (RFC 6761).
+/// Names for the machine itself (RFC 6761).
 pub fn is_own(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")
 }
 
 impl Permitted {
-    /// A permitted port of this machine need not have a certificate.
+    /// Permitted ports of this machine work without TLS.
     pub fn schemes(&self, url: &Url, schemes: Schemes) -> Schemes {
         let own = |port| self.0.contains(&port);
         match url.port_or_known_default().is_some_and(own) {
@@ -61,8 +61,9 @@ impl Permitted {
         }
     }
 
-    /// Refuses ports that no web server has. To be asked before a name is looked up: the answer must not depend on
-    /// where the name leads.
+    /// Refuses ports without web servers. To be called before the lookup of the name, so that the error does not depend
+    /// on
+    /// its address.
     pub fn check_port(&self, port: u16) -> Result<(), EgressError> {
         match PORTS.contains(&port) || self.0.contains(&port) {
             true => Ok(()),
@@ -70,7 +71,7 @@ impl Permitted {
         }
     }
 
-    /// All addresses of a name, if there is none among them that is inside.
+    /// All addresses of a name, or an error if any of them is internal.
     pub fn admit(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,

@@ -176,7 +176,7 @@ async fn internal_names_are_not_asked_and_fail_like_unknown_ones() {
         let egress = told(&[("innocent.example", inside)], &[]);
         let refused = refusal(&egress, "http://innocent.example/").await;
         assert_eq!(refused, unknown, "{inside}");
-        // A port says nothing of the name: it is refused before the lookup.
+        // The port is refused before the lookup, so the error reveals nothing of the name.
         let url = format!("http://innocent.example:{}/", server.port);
         assert_eq!(refusal(&egress, &url).await, EgressError::Port(server.port));
     }
@@ -192,7 +192,7 @@ async fn slow_lookups_keep_their_permit_until_they_return() {
     fn resolve(_: &str) -> io::Result<Vec<IpAddr>> {
         let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
         HIGHEST.fetch_max(running, Ordering::SeqCst);
-        // Not for ever: the runtime of a test that fails waits for its threads.
+        // Bounded: the runtime of a failing test waits for its threads.
         for _ in 0..MOST_PAUSES {
             if !SLOW.load(Ordering::SeqCst) {
                 break;
@@ -213,7 +213,7 @@ async fn slow_lookups_keep_their_permit_until_they_return() {
     for outcome in fetches.await {
         assert_eq!(outcome, Err(EgressError::TooSlow(limits.time)));
     }
-    // All requests have given up, and their lookups still run, or begin on a thread that is late.
+    // All requests have timed out, and their lookups are still running, or start on a late thread.
     assert_eq!(fetch().await, Err(EgressError::TooSlow(limits.time)));
     eventually("all lookups to run", async || {
         let running = RUNNING.load(Ordering::SeqCst);
@@ -229,7 +229,7 @@ async fn slow_lookups_keep_their_permit_until_they_return() {
 #[tokio::test]
 async fn a_name_is_resolved_once_and_what_was_looked_at_is_asked() {
     let server = Server::start(ok("", "pixels")).await;
-    // A second question would have no answer.
+    // A second lookup would get no answer.
     let egress = told(&[("two-faced.example", "127.0.0.1")], &[&server]);
     let url = format!("http://two-faced.example:{}/", server.port);
     assert_eq!(egress.fetch(&url, LIMITS).await.unwrap().bytes, "pixels");

@@ -1,4 +1,4 @@
-//! All that is held about an account, as one JSON document: written piece by piece, as it may be larger than memory.
+//! Exports all data of an account as one JSON document, written in pieces, as it may be larger than memory.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::requests::results::LINKS;
 use crate::storage::{ExportSection, Store};
 use muster_protocol::job::AccountId;
 
-/// An account whose data are exported.
+/// The export of an account.
 #[derive(Debug)]
 pub struct AccountExport {
     pub store: Store,
@@ -31,19 +31,19 @@ pub enum ExportError {
 /// Receives the pieces of an export.
 pub type ExportSender = mpsc::Sender<Result<Bytes, ExportError>>;
 
-/// Pieces that wait for their reader.
+/// Limit of pieces that wait for their reader.
 const WAITING: usize = 16;
 
-/// From an export to its reader.
+/// Connects an export to its reader.
 pub fn pieces() -> (ExportSender, mpsc::Receiver<Result<Bytes, ExportError>>) {
     mpsc::channel(WAITING)
 }
 
 impl AccountExport {
-    /// An export that fails ends with the error in place of its last pieces.
+    /// A failed export ends with the error.
     pub async fn write(self, pieces: ExportSender) {
         if let Err(error) = self.write_all(&pieces).await {
-            // The reader may have left.
+            // The reader may be gone.
             let _ = pieces.send(Err(error)).await;
         }
     }
@@ -99,7 +99,7 @@ impl AccountExport {
     }
 }
 
-/// A list of the document that is being written.
+/// A list of the document.
 struct ExportList<'a> {
     pieces: &'a ExportSender,
     is_empty: bool,

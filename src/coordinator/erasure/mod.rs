@@ -27,16 +27,17 @@ use super::switchboard::Switchboard;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Failure, FailureKind, UnixMillis};
 
-/// Between two passes over accounts that were deleted lately.
+/// Interval of passes over recently deleted accounts.
 const PASSES: Duration = Duration::from_secs(60);
-/// Requests and upload links live no longer after the deletion of their account.
+/// Limit of the lifetime of requests and upload links after the deletion of their account.
 pub const OVER: Duration = Duration::from_secs(2 * 3600);
-/// How long jobs have to end before the stored contents are deleted. A later pass deletes the results of slower jobs.
+/// Time for running jobs to end before the stored contents are deleted. A later pass deletes the results of slower
+/// jobs.
 const ENDING: Duration = Duration::from_secs(3);
-/// Between two looks whether jobs have ended.
+/// Interval of checks whether jobs have ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Clones are the same.
+/// Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Erasures(Arc<ErasureState>);
 
@@ -54,15 +55,15 @@ pub struct ErasureParts {
 #[derive(Debug)]
 struct ErasureState {
     parts: ErasureParts,
-    /// Erasures that had a pass here.
+    /// Erasures with a pass in this process.
     passed: Mutex<HashMap<AccountId, ErasurePass>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ErasurePass {
-    /// When the erasure began.
+    /// Start of the erasure.
     begun: UnixMillis,
-    /// Whether the next look begins another pass.
+    /// Whether the next check starts another pass.
     is_due: bool,
 }
 
@@ -75,7 +76,7 @@ pub enum ErasureError {
 }
 
 impl Erasures {
-    /// Follows the database from now on.
+    /// Starts the passes over the database's erasures.
     pub fn start(parts: ErasureParts, tasks: &Tasks) -> Self {
         let changes = parts.store.keys_revision();
         let erasures = Self(Arc::new(ErasureState {
@@ -91,7 +92,7 @@ impl Erasures {
         erasures
     }
 
-    /// The account opens nothing and has nothing stored when this returns.
+    /// When this returns, the account's keys are refused and its stored contents are deleted.
     pub async fn delete(&self, account: AccountId) -> Result<AccountChange, ErasureError> {
         let parts = &self.0.parts;
         let deleted = parts.store.delete_account(account, wall_clock()).await?;
@@ -102,7 +103,7 @@ impl Erasures {
         Ok(deleted)
     }
 
-    /// Has an account's contents deleted that was marked for deletion.
+    /// Deletes the contents of a marked account.
     pub async fn erase(&self, account: AccountId) -> Result<(), ErasureError> {
         let mut passed = self.0.passed.lock().await;
         let begun = self.0.parts.store.erasures().await?;
@@ -188,7 +189,7 @@ impl Erasures {
         Ok(())
     }
 
-    /// Returns when they have ended, or a little later.
+    /// Waits until they have ended, up to a limit.
     async fn end_jobs_of(&self, account: AccountId, failure: Failure) {
         let parts = &self.0.parts;
         if let Err(error) = parts.requests.cancel_all_of(account).await {

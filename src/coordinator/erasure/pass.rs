@@ -1,4 +1,4 @@
-//! Deletes the stored contents of an account: also for a command while no coordinator serves.
+//! Deletes the stored contents of an account, also in commands without a running coordinator.
 
 use super::{ErasureError, OVER};
 use crate::clock::wall_clock;
@@ -6,14 +6,14 @@ use crate::media::{Media, Owners};
 use crate::storage::Store;
 use muster_protocol::job::AccountId;
 
-/// The stores that hold it.
+/// The stores with the contents.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredContents<'a> {
     pub store: &'a Store,
     pub media: &'a Media,
 }
 
-/// How much there was.
+/// Numbers of deleted rows and objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeletionCount {
     pub rows: u64,
@@ -21,7 +21,7 @@ pub struct DeletionCount {
 }
 
 impl StoredContents<'_> {
-    /// Media objects that may still be there.
+    /// Ids in the names of media objects that may still exist.
     pub async fn owners(&self, account: AccountId) -> Result<Owners, ErasureError> {
         let kept = self.media.kept() + OVER;
         let since = wall_clock().before(kept);
@@ -29,7 +29,8 @@ impl StoredContents<'_> {
         Ok(ids.into_iter().collect())
     }
 
-    /// The files of the database hold none of it afterwards, where something was deleted or `compacts` says so.
+    /// Deletes the contents, and removes deleted texts from the database's files if rows were deleted or `compacts` is
+    /// set.
     pub async fn delete(
         &self,
         account: AccountId,

@@ -42,7 +42,7 @@ impl Board {
         Ok(board)
     }
 
-    /// Takes in all that is on disk now.
+    /// Reads all stored messages.
     pub async fn catch_up(&self, store: &Store) -> Result<(), StorageError> {
         let _reading = self.reading.lock().await;
         let told = Told::of(store.messages_at(wall_clock()).await?);

@@ -23,11 +23,11 @@ use muster_protocol::legacy::{Code, Refusal};
 
 use board::Board;
 
-/// For one worker, or for all of them, at a time: they are sent with every pop.
+/// Limit of messages for one worker, or for all workers: every pop sends them.
 const MOST: i64 = 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// All of them. Clones are the same.
+/// All messages. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Messages {
     store: Store,
@@ -37,7 +37,7 @@ pub struct Messages {
     moderators: Arc<str>,
 }
 
-/// Why nothing was done about a message.
+/// Why a change of a message was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTold {
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub struct Wanted<'a> {
     pub author: Option<AccountId>,
     pub worker: Option<&'a str>,
     pub validity: Validity,
-    /// The first is 0.
+    /// Page 0 is the first.
     pub page: u32,
 }
 

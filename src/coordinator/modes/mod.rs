@@ -19,7 +19,7 @@ use muster_protocol::job::Kind;
 named_set! {
     /// A set of modes.
     ModeSet {
-        /// No new requests are taken.
+        /// New requests are refused.
         MAINTENANCE = 1 "maintenance",
         /// New workers need an invitation.
         INVITE_ONLY = 2 "invite_only",
@@ -28,24 +28,24 @@ named_set! {
     }
 }
 
-/// The modes as they are now. Clones are the same.
+/// The present modes. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Modes {
     store: Store,
     now: watch::Receiver<Reading>,
 }
 
-/// The modes, and how often any had been changed until then.
+/// The modes with their revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
     pub revision: i64,
     pub modes: ModeSet,
 }
 
-/// A mode that is to be on or off.
+/// Modes to switch on or off.
 pub type Switch = (ModeSet, bool);
 
-/// When the store could not write down that requests have ended, it is tried again after this.
+/// Pause before another try to end requests in the store.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 impl Modes {

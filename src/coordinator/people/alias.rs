@@ -20,7 +20,7 @@ impl<'a> Alias<'a> {
     }
 }
 
-/// The number of an account of people: digits and nothing else.
+/// The number of a user account: digits only.
 pub fn number(text: &str) -> Option<i64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)

@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Below which no charge takes a balance.
+    /// Charges never take a balance below this.
     pub const fn floor(self) -> Kudos {
         match self {
             Self::Anonymous => Kudos(-50_000),

@@ -39,7 +39,7 @@ pub struct People {
     accounts: Accounts,
 }
 
-/// People on one page of the list.
+/// Users per page.
 pub const PAGE: u32 = 25;
 /// Grace period before a deleted account is wiped.
 pub const GRACE: Duration = Duration::from_secs(30 * 86_400);
@@ -54,7 +54,7 @@ impl People {
         Ok(found.map(|person| self.unsealed(person)))
     }
 
-    /// With its passkey as its proxies send it.
+    /// Decrypts the passkey.
     fn unsealed(&self, mut person: PersonRow) -> PersonRow {
         let sealed = person.proxy_passkey.take();
         let open = |sealed: String| self.accounts.seal().open(Sealed::Passkey, &sealed);
@@ -62,7 +62,7 @@ impl People {
         person
     }
 
-    /// Pages count from 0.
+    /// Page 0 is the first.
     pub async fn page(&self, order: Order, page: u32) -> Result<Vec<PersonRow>, StorageError> {
         let after = u64::from(page) * u64::from(PAGE);
         let page = self.store.people(order, PAGE, after).await?;
@@ -83,7 +83,7 @@ impl People {
         self.store.styles_of(owner).await
     }
 
-    /// The keys they have handed to others.
+    /// A user's shared keys, decrypted.
     pub async fn shared_keys(&self, owner: AccountId) -> Result<Vec<Uuid>, StorageError> {
         let keys = self.store.shared_keys(owner).await?;
         let sealed = keys.iter().filter_map(|key| key.sealed.as_deref());

@@ -28,7 +28,7 @@ const SUSPECT: i64 = 5;
 /// Monthly kudos of moderators, besides their own.
 const OFFICE: Kudos = Kudos(300_000_000);
 
-/// Gives it.
+/// Pays rewards.
 #[derive(Debug, Clone)]
 pub struct Rewards {
     pub store: Store,

@@ -7,11 +7,11 @@ use muster_protocol::job::Kudos;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// Earned by work and spent on it.
+    /// Earned by jobs and spent on them.
     pub accumulated: Kudos,
-    /// To other users, below nothing.
+    /// Sent to other users, so negative.
     pub gifted: Kudos,
-    /// To classes, below nothing.
+    /// Sent to classes, so negative.
     pub donated: Kudos,
     /// Corrections by an operator.
     pub admin: Kudos,

@@ -1,4 +1,4 @@
-//! Users that tests of other programs make for themselves. Only a coordinator in development mode lets them.
+//! Users created by tests of other programs, in development mode only.
 
 use crate::accounts::{KeyOrder, KeyText, Roles, Scopes};
 use crate::clock::wall_clock;
@@ -12,7 +12,7 @@ use super::{Alias, People};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
     pub name: String,
-    /// The same login is the same user.
+    /// The same login gives the same user.
     pub login: String,
     pub is_moderator: bool,
     pub is_trusted: bool,
@@ -69,7 +69,7 @@ impl People {
     }
 }
 
-/// A moderator is trusted.
+/// Moderators are trusted.
 fn roles(
     is_moderator: bool,
     is_trusted: bool,

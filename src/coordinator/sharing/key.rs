@@ -1,4 +1,4 @@
-//! A key that a user hands to others.
+//! A key that a user shares with others.
 
 use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
@@ -7,7 +7,7 @@ use muster_protocol::legacy::shared_key::JobLimits;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKey {
     pub id: SharedKeyId,
-    /// The key itself, sealed.
+    /// The key itself, encrypted.
     pub sealed: Option<String>,
     pub owner: AccountId,
     pub owner_name: String,
@@ -27,7 +27,7 @@ pub struct SharedKey {
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub id: SharedKeyId,
-    /// The key itself, sealed.
+    /// The key itself, encrypted.
     pub sealed: String,
     pub owner: AccountId,
     pub name: Option<String>,

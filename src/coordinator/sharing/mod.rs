@@ -22,20 +22,20 @@ use muster_protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
 use muster_protocol::legacy::{Code, Refusal};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// A key that lasts longer than this lasts for ever.
+/// A longer lifetime is unlimited.
 const MOST_DAYS: i64 = 36_500;
-/// A larger budget is as good as this one, and nothing that is added to it overflows.
+/// Limit of budgets, so that additions cannot overflow.
 const MOST_KUDOS: i64 = 1_000_000_000_000;
 const LONGEST_NAME: usize = 255;
 
-/// All of them. Clones are the same.
+/// All shared keys. Clones share the store.
 #[derive(Debug, Clone)]
 pub struct Sharing {
     store: Store,
     seal: Seal,
 }
 
-/// Why nothing was done about a key.
+/// Why a change of a key was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum NotShared {
     #[error(transparent)]
@@ -132,7 +132,7 @@ impl Sharing {
         }))
     }
 
-    /// The key that is to pay for a style of this caller's.
+    /// The key that pays for a style of this caller.
     pub async fn for_style(&self, owner: &Caller, id: &str) -> Result<SharedKeyId, NotShared> {
         let key = self.find(id).await?;
         let key = key.filter(|key| key.owner == owner.account);
@@ -190,7 +190,7 @@ impl Sharing {
         }
     }
 
-    /// A key that has to be this caller's.
+    /// A key of this caller.
     async fn of(&self, owner: &Caller, id: &str) -> Result<SharedKey, NotShared> {
         let key = self.look(id).await?;
         match key.owner == owner.account {
@@ -244,7 +244,7 @@ fn checked_name(name: String) -> Result<String, Refusal> {
     }
 }
 
-/// The specification's status, and the code that clients know.
+/// With the status of the specification and the code that clients expect.
 fn unknown() -> NotShared {
     Refusal::new(Code::InvalidApiKey, "unknown shared key")
         .at(404)

@@ -1,9 +1,9 @@
-//! Rates and means of the counts of one model.
+//! Rates and averages of one model's counts.
 
 use super::Made;
 use muster_protocol::job::Kind;
 
-/// Less work says nothing about a speed.
+/// Shorter totals are no measure of a speed.
 const LEAST_SECONDS: f64 = 0.1;
 
 impl Made {
@@ -29,7 +29,7 @@ impl Made {
         (ended > 0).then(|| self.failed as f64 / ended as f64)
     }
 
-    /// Output units: tokens of texts, and outputs of any other kind.
+    /// Output units: tokens of texts, number of outputs otherwise.
     pub fn units(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Text => self.done,

@@ -18,12 +18,12 @@ use muster_protocol::job::Kind;
 
 pub use super::storage::{Made, MadeBy, RecentJob};
 
-/// All of it. Clones share their looks.
+/// All statistics. Clones share the cache.
 #[derive(Debug, Clone)]
 pub struct Stats {
     store: Store,
     last: Arc<RwLock<Option<Look>>>,
-    /// Held by the caller who looks; the others are shown the last look meanwhile.
+    /// Held during a query; other callers get the cached result meanwhile.
     looking: Arc<Mutex<()>>,
     recent: Arc<Mutex<Option<Latest>>>,
 }
@@ -49,19 +49,19 @@ struct Look {
     picture: Arc<Picture>,
 }
 
-/// The jobs that were delivered last, as they were read.
+/// The latest delivered jobs and the time of the query.
 #[derive(Debug)]
 struct Latest {
     read: Instant,
     jobs: Arc<Vec<RecentJob>>,
 }
 
-/// Jobs that are listed at most.
+/// Limit of listed jobs.
 pub const MOST_RECENT: u32 = 100;
-/// The list of recent jobs is at most this old.
+/// Maximum age of the list of recent jobs.
 const RECENT_AGE: Duration = Duration::from_secs(2);
 
-/// A look is at most this old, unless looking has become dear: it may take a part of the time.
+/// Maximum age of a cached result, except when queries are slow: they may take a share of the time.
 const FRESH: Duration = Duration::from_millis(500);
 const SHARE: u32 = 20;
 
@@ -96,7 +96,7 @@ impl Stats {
             (Err(_), Some(last)) => return Ok(last),
             (Err(_), None) => self.looking.lock().await,
         };
-        // The caller before may have looked.
+        // An earlier caller may have refreshed it.
         if let Some(fresh) = self.last(Look::is_fresh) {
             return Ok(fresh);
         }
@@ -112,7 +112,7 @@ impl Stats {
         }
     }
 
-    /// The last look, if it will do.
+    /// The cached result, if it is acceptable.
     fn last(&self, will_do: impl Fn(&Look) -> bool) -> Option<Arc<Picture>> {
         let last = self.last.read();
         let look = last.as_ref().filter(|look| will_do(look));

@@ -24,7 +24,7 @@ pub enum ExampleChange {
     Remove(Uuid),
 }
 
-/// Why the examples of a style stay as they are.
+/// Why a change of examples was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotChanged {
     NoStyle,
@@ -34,7 +34,7 @@ pub enum NotChanged {
 }
 
 impl ExampleChange {
-    /// The examples afterwards, the oldest first.
+    /// The changed examples, the oldest first.
     pub fn apply(&self, mut examples: Vec<Example>) -> Result<Vec<Example>, NotChanged> {
         let main = match self {
             Self::Add(new) => {
@@ -82,7 +82,7 @@ fn find(examples: &mut [Example], id: Uuid) -> Result<&mut Example, NotChanged> 
     found.ok_or(NotChanged::NoExample)
 }
 
-/// Which takes the place of a main one that is to be none.
+/// The new main example after the main one is demoted.
 fn another(examples: &[Example], id: Uuid) -> Option<Uuid> {
     let is_main = |example: &&Example| example.primary && example.id != id;
     let others = || examples.iter().filter(|example| example.id != id);
@@ -90,7 +90,7 @@ fn another(examples: &[Example], id: Uuid) -> Option<Uuid> {
     next.map(|example| example.id)
 }
 
-/// The wanted one, or the one that is, or the oldest.
+/// Keeps one main example: the requested, the present or the oldest one.
 fn keep_one_main(examples: &mut [Example], wanted: Option<Uuid>) {
     let is_main = examples.iter().find(|example| example.primary);
     let main = wanted.or(is_main.or(examples.first()).map(|example| example.id));

@@ -1,4 +1,4 @@
-//! From the name in a request to the style that is used.
+//! Finds the style named by a request.
 
 use uuid::Uuid;
 
@@ -12,11 +12,11 @@ use muster_protocol::legacy::text::request::GenerationInputText;
 use muster_protocol::legacy::words::Making;
 use muster_protocol::legacy::{Code, Refusal};
 
-/// All styles and collections. Clones are the same.
+/// All styles and collections. Clones share the store.
 #[derive(Debug, Clone)]
 pub struct Styles(Store);
 
-/// The style a request is made with.
+/// The style of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
     pub style: Style,

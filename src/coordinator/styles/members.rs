@@ -1,4 +1,4 @@
-//! Which styles a collection is made of: named by id or by name, and all of one kind.
+//! The styles of a collection: given by id or name, and all of one kind.
 
 use uuid::Uuid;
 
@@ -7,13 +7,13 @@ use crate::storage::StorageError;
 use muster_protocol::legacy::style::name::StyleName;
 use muster_protocol::legacy::words::{Making, Word};
 
-/// The most styles in a collection.
+/// Limit of styles in a collection.
 const MOST: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Members {
     pub making: Making,
-    /// Each once, in the order they were named.
+    /// Without duplicates, in order.
     pub ids: Vec<Uuid>,
 }
 

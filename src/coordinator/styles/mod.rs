@@ -37,7 +37,7 @@ pub const FEE: Kudos = Kudos(2000);
 pub struct Style {
     pub id: Uuid,
     pub owner: AccountId,
-    /// The owner's name as it is now.
+    /// The owner's current name.
     pub owner_name: String,
     pub recipe: Recipe,
     pub examples: Vec<Example>,
@@ -58,7 +58,7 @@ pub struct Collection {
     pub members: Vec<Member>,
 }
 
-/// A style as its collection shows it.
+/// A style within its collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     pub id: Uuid,
@@ -78,7 +78,7 @@ pub struct Use {
     pub shared_key: Option<SharedKeyId>,
 }
 
-/// Whether a request could name it: a name that reads as something else could not be found again.
+/// Whether a request can name it: a name that parses as something else could not be found.
 pub fn is_findable(name: &str) -> bool {
     let plain = StyleName::Name {
         of: None,

@@ -14,7 +14,7 @@ use muster_protocol::legacy::text::params::ModelStyleInputParamsText;
 use muster_protocol::legacy::words::Making;
 use muster_protocol::legacy::{Body, Code, Refusal};
 
-/// A whole page of them has to fit into one reply.
+/// A whole page must fit into one reply.
 const LARGEST: usize = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -126,7 +126,7 @@ impl Params {
             Self::Image(params) => serde_json::to_value(params),
             Self::Text(params) => serde_json::to_value(params),
         };
-        // Every field has a JSON of its own.
+        // All fields serialize.
         json.unwrap_or(Value::Null).to_string()
     }
 

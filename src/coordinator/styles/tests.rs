@@ -1,4 +1,4 @@
-//! The small rules: examples, recipes and names.
+//! Rules for examples, recipes and names.
 
 use proptest::prelude::{Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn main_of(examples: &[Example]) -> Vec<u128> {
     mains.map(|example| example.id.as_u128()).collect()
 }
 
-/// The numbers of the main examples after these changes.
+/// Numbers of the main examples after these changes.
 fn after(changes: &[ExampleChange]) -> Vec<u128> {
     let examples = changes.iter().fold(Vec::new(), |examples, change| {
         change.apply(examples).unwrap()

@@ -9,10 +9,10 @@ use super::Call;
 use crate::egress::{Egress, EgressError, Limits};
 
 const ATTEMPTS: u32 = 3;
-/// After the first attempt, and twice that after the second.
+/// Pause after the first attempt, doubled after the second.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether it was taken. The address is a client's and in no log.
+/// Whether the call was accepted. The address is private and never logged.
 pub async fn deliver(egress: &Egress, call: &Call) -> bool {
     for attempt in 1..=ATTEMPTS {
         let body = call.body.clone();

@@ -1,4 +1,4 @@
-//! Waits for the results of one request, for as long as there may be any.
+//! Waits for the results of one request while there may be any.
 
 use std::collections::HashSet;
 use std::pin::pin;

@@ -51,7 +51,7 @@ pub struct Webhooks {
     tasks: Tasks,
 }
 
-/// A place in the queue, and one of each share that it counts in.
+/// Permits for the queue and for each share.
 #[derive(Debug)]
 struct Waiting {
     _place: OwnedSemaphorePermit,
@@ -67,7 +67,7 @@ struct Call {
 
 /// Queued results (F-117 of the AI Horde API): a body is built when the call is made.
 const QUEUE: usize = 1024;
-/// Addresses that are called at the same time: a slow one keeps few others waiting.
+/// Concurrent calls: a slow address delays few others.
 const AT_ONCE: usize = 32;
 
 impl Webhooks {
@@ -84,7 +84,7 @@ impl Webhooks {
         }
     }
 
-    /// Calls this address for each result of a request that comes from now on.
+    /// Calls this address with each further result of a request.
     pub fn follow(&self, request: Arc<Request>, address: Arc<str>) {
         let (webhooks, stopping) = (self.clone(), self.tasks.stopping());
         let known = listen::known(&request);

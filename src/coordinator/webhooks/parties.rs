@@ -21,7 +21,7 @@ impl Party {
         }
     }
 
-    /// Calls of it that wait.
+    /// Limit of its queued calls.
     pub const fn share(&self) -> usize {
         match self {
             Self::Account(_) => QUEUE / 8,
@@ -29,7 +29,7 @@ impl Party {
         }
     }
 
-    /// Calls of it that are made at the same time.
+    /// Limit of its concurrent calls.
     pub const fn at_once(&self) -> usize {
         match self {
             Self::Account(ANONYMOUS) => AT_ONCE / 4,

@@ -294,7 +294,7 @@ async fn what_a_worker_was_busy_with_when_nobody_was_given_more_is_told() {
     end(&request, 1, made());
     let said = place.said(1).await;
     assert_eq!(said[0]["id"], request.outputs[1].job.to_string());
-    // Unless its client does not want it any more.
+    // Results of a cancelled request are not delivered.
     let (unwanted, last) = (self::request(2), self::request(1));
     unwanted.end_waiting();
     unwanted.cancel();
