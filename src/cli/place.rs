@@ -20,9 +20,9 @@ pub struct Place {
     users: FileUsers,
 }
 
-/// The models whose files stay on disk when others leave for a download.
+/// Models whose files are kept when a download needs space.
 pub struct FileUsers {
-    /// Models of the configuration.
+    /// Models named in the configuration.
     serve: Vec<String>,
     /// The data folder of the running worker.
     data_dir: PathBuf,
@@ -36,14 +36,13 @@ impl FileUsers {
         }
     }
 
-    /// Keeps the files of models that the configuration names or that the running worker has, and of those that are
-    /// pulled.
+    /// Keeps the files of configured models, of the running worker's models, and of models being pulled.
     pub async fn keep(&self, pulled: &[&str], shelves: Shelves<'_>) {
         let hub = shelves.hub.settings();
         if hub.disk.is_none() {
             return;
         }
-        // A worker that does not answer has loaded its models of late.
+        // Without a reply from the worker, its models count as recently used.
         let running = control::status(&self.data_dir).await.ok().flatten();
         for model in running.into_iter().flat_map(|worker| worker.models) {
             let sources = all_sources_of(&model.name, shelves.catalog);

@@ -1,5 +1,5 @@
-//! The listener: this coordinator answers once it leads and has started; before that a page says so, or the leader of the
-//! cluster answers through this node.
+//! The listener: replies come from this coordinator once it leads and has started; before that from a page about the
+//! startup, or through this node from the leader of the cluster.
 
 use std::time::Duration;
 
@@ -18,22 +18,22 @@ use super::state::Doors;
 use super::storage::{Leader, Location, StorageError, announce, shared_facts};
 use muster_process::tasks::Tasks;
 
-/// Replies to clients that came before the start, until the router takes over.
+/// Time for replies to requests from before the start, until the router takes over.
 const HANDED_OVER: Duration = Duration::from_secs(1);
-/// Tokens, signatures and leases of a cluster hold for seconds.
+/// Tokens, signatures and leases of a cluster are valid for seconds.
 const MOST_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 
-/// Where the coordinators of a cluster reach each other.
+/// The addresses and shared settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// `http://HOST:PORT` of this one.
+    /// Own address: `http://HOST:PORT`.
     address: String,
-    /// A digest of the settings that all of them should share.
+    /// A digest of the settings that all coordinators should share.
     settings: String,
 }
 
 impl ClusterSettings {
-    /// `shared` is the text of the settings that all coordinators should have.
+    /// `shared` is the text of the settings that all coordinators should share.
     pub fn new(address: String, shared: &str) -> Self {
         let digest = Sha256::digest(shared);
         let settings = digest[..8].iter().map(|byte| format!("{byte:02x}"));
@@ -44,7 +44,7 @@ impl ClusterSettings {
     }
 }
 
-/// How connections are served.
+/// Settings of the connections.
 #[derive(Debug, Clone)]
 pub struct Serving {
     pub tls: Option<Tls>,
@@ -57,7 +57,7 @@ pub enum Front {
     InCluster(InCluster),
 }
 
-/// A coordinator that answers nothing before it has started.
+/// A coordinator without a cluster, which serves nothing before its start.
 #[derive(Debug)]
 pub struct Alone {
     listener: TcpListener,
@@ -67,7 +67,7 @@ pub struct Alone {
     condition: Condition,
 }
 
-/// A coordinator that passes on to the leader what it does not answer itself.
+/// A coordinator that forwards to the leader everything except its own routes.
 #[derive(Debug)]
 pub struct InCluster {
     node: Node,
@@ -97,7 +97,7 @@ impl Front {
         }))
     }
 
-    /// Refuses what would not be one cluster: another server secret, and a clock that is wrong.
+    /// Refuses a coordinator whose server secret or clock differs from the cluster's.
     pub async fn in_cluster(
         listener: TcpListener,
         serving: Serving,
@@ -139,7 +139,7 @@ impl Front {
         }
     }
 
-    /// This coordinator leads, and starts.
+    /// This coordinator leads, and is starting.
     pub fn elected(&self) {
         match self {
             Self::Alone(alone) => alone.condition.enter(Phase::Starting),
@@ -150,7 +150,7 @@ impl Front {
         }
     }
 
-    /// This coordinator answers from now on.
+    /// Serves requests from now on.
     pub async fn answer(
         self,
         doors: Doors,

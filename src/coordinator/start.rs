@@ -66,7 +66,7 @@ pub struct Settings {
     pub retention: Duration,
     /// Reads clients' audio and video.
     pub reader: Reader,
-    /// None where a coordinator that does not lead answers nothing.
+    /// `None` if a coordinator without the lease serves nothing.
     pub cluster: Option<ClusterSettings>,
 }
 

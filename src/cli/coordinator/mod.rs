@@ -47,7 +47,7 @@ pub fn serve(args: &serve::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Fa
         let settings = make(reload.config())?;
         let starting = Coordinator::start(settings, &tasks);
         let Some(started) = stay.unless_told(starting).await else {
-            // Requests that a follower has passed on to the leader.
+            // Requests that a follower has forwarded to the leader.
             stay.ending(reload.config().worker.drain, &tasks).await;
             return Ok(());
         };

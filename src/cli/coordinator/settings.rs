@@ -124,10 +124,10 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
     })
 }
 
-/// The settings that all coordinators of a cluster should share; secrets show nothing of themselves.
+/// Text of the settings that all coordinators of a cluster should share; `Debug` hides secrets in it.
 fn shared_settings(config: &Config) -> String {
     let serve = ServeConfig {
-        // Of one machine.
+        // Specific to one machine.
         listen: SocketAddr::from(([0; 4], 0)),
         ..config.serve.clone()
     };

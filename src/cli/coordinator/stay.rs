@@ -50,7 +50,7 @@ impl Stay {
         }
     }
 
-    /// Ends the tasks of a coordinator that has no jobs of its own, unless a second signal comes.
+    /// Ends the tasks of a coordinator without jobs, unless a second signal comes.
     pub async fn ending(&mut self, grace: Duration, tasks: &Tasks) {
         tokio::select! {
             has_ended = tasks.stop(grace) => if !has_ended {

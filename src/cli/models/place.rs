@@ -49,7 +49,7 @@ impl Place {
         })
     }
 
-    /// Keeps the files of models in use and of those that are pulled: others may leave for a download.
+    /// Keeps the files of models in use or being pulled; a download may delete others for space.
     pub async fn keep_used(&self, pulled: &[&str]) {
         let shelves = Shelves {
             catalog: &self.catalog,
@@ -84,7 +84,7 @@ impl Place {
         states.fold(OnDisk::default(), OnDisk::plus)
     }
 
-    /// When files of these sources were last used, in seconds since the epoch; of downloads alone.
+    /// Last use of downloads from these sources, in seconds since the epoch.
     pub fn last_used<'a>(&self, sources: impl IntoIterator<Item = &'a Source>) -> Option<i64> {
         let sources = sources.into_iter().filter_map(|source| match source {
             Source::Hub(source) => self.hub.last_used(source),

@@ -90,7 +90,7 @@ struct SourceReport<'a> {
     path: Option<&'a PathBuf>,
     on_disk: bool,
     bytes_on_disk: u64,
-    /// When a download was last pulled, loaded or asked, in seconds since the epoch.
+    /// Last pull, load or request of a download, in seconds since the epoch.
     last_used: Option<i64>,
     /// Progress of an interrupted pull.
     partial: Option<PartialReport>,

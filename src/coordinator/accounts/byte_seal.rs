@@ -1,4 +1,4 @@
-//! Bytes that are stored or given away, and that only the holder of a key opens.
+//! Encryption of bytes that are stored or given away, with authentication.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 
 use super::key;
 
-/// Seals bytes into text, each time another one.
+/// Encrypts bytes to text, with a random nonce each time.
 pub struct ByteSeal(LessSafeKey);
 
 impl fmt::Debug for ByteSeal {
@@ -34,7 +34,7 @@ impl ByteSeal {
         STANDARD.encode([nonce.as_slice(), &sealed].concat())
     }
 
-    /// None for a text that was not sealed with this key, or was changed.
+    /// `None` if the text was changed, or encrypted with another key.
     pub fn open(&self, sealed: &str) -> Option<Vec<u8>> {
         let bytes = STANDARD.decode(sealed).ok()?;
         let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;

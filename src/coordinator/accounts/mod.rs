@@ -6,7 +6,7 @@
 //! | `login`, `lookup` | operators' names of accounts, and their lookup |
 //! | `key` | the format of keys, and the stored digest |
 //! | `server_secret`, `seal` | the secret of this server, and encryption under it |
-//! | `byte_seal` | bytes that only the holder of a key opens |
+//! | `byte_seal` | encryption of bytes under one key |
 //! | `thoughts` | thoughts of models that clients keep, signed or sealed |
 //! | `caller` | authenticated callers |
 //! | `means` | balances of cached callers |

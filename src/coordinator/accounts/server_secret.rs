@@ -125,7 +125,7 @@ pub async fn open(source: &SecretSource, store: &Store) -> Result<Hasher, OpenEr
     Ok(hasher)
 }
 
-/// What the coordinators of one cluster know alone. `check` is that of the database, if it has one yet.
+/// The shared secret of a cluster's coordinators. `check` is the check value in the database, if there is one yet.
 pub fn cluster_secret(
     source: &SecretSource,
     check: Option<String>,

@@ -36,7 +36,7 @@ pub async fn show(
 
 pub const TEXT: &str = "text/plain; version=0.0.4";
 
-/// Of a coordinator that passes requests on to the leader, whose metrics have the rest.
+/// Metrics of a follower; the leader's metrics have the rest.
 #[rustfmt::skip]
 pub fn of_follower(node: &NodeFigures, is_ready: bool) -> String {
     let mut page = String::new();

@@ -7,7 +7,7 @@
 //! | `entrance` | middleware of every request: its id, CORS, panics |
 //! | `address` | the client's address, through proxies too |
 //! | `auth`, `limits`, `body` | authentication, rate limits of keys, request bodies |
-//! | `idempotency`, `digest` | requests that are sent again with the same key; digests of requests |
+//! | `idempotency`, `digest` | repeated requests with the same key; digests of requests |
 //! | `rates` | rate limits of the AI Horde API, by address |
 //! | `open` | the router state |
 //! | `origin` | which pages may reach a coordinator without a key |

@@ -66,7 +66,7 @@ macro_rules! select_accounts {
     };
 }
 
-/// Whether an account was deleted: nothing that arrives late is stored for it.
+/// Whether an account was deleted: late writes for it are dropped.
 pub async fn is_deleted(
     account: AccountId,
     connection: &mut AnyConnection,

@@ -82,16 +82,16 @@ impl Fence {
     }
 }
 
-/// The coordinator that leads, as its row says.
+/// The leader, from its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
     pub epoch: Epoch,
-    /// Where other coordinators reach it. None before it answers, and where it is reached by none.
+    /// The address for other coordinators. `None` before the leader is ready, or without a cluster.
     pub address: Option<String>,
 }
 
-/// Waits until this process leads, which may be for ever, and begins to renew its lease. `follow` is called with the
-/// leader at each look, and not while the database cannot be asked.
+/// Waits until this process leads, without a timeout, and starts to renew its lease. Calls `follow` with the leader at
+/// each check, except while the database is unreachable.
 pub async fn lead(
     location: &Location,
     mut follow: impl FnMut(Option<&Leader>),
@@ -135,7 +135,7 @@ struct LeaseSession {
     connection: Option<AnyConnection>,
     has_lock: bool,
     schema: LeaseSchema,
-    /// At the last look.
+    /// At the last check.
     leader: Option<Leader>,
     /// Time of the last reconnect.
     reopened: Option<Instant>,
@@ -311,7 +311,7 @@ async fn open(location: &Location) -> Result<AnyConnection, StorageError> {
     Ok(connection)
 }
 
-/// The leader, and for how long it has not renewed its lease. None in a database without elections.
+/// The leader, and the time since its last renewal. `None` if the database had no election yet.
 async fn lease(
     connection: &mut AnyConnection,
     schema: LeaseSchema,
@@ -392,7 +392,7 @@ async fn succeed(connection: &mut AnyConnection, dialect: Dialect) -> Result<Epo
     Ok(Epoch(epoch))
 }
 
-/// Tells the other coordinators where they reach the leader, which answers from now on.
+/// Stores the leader's address for the other coordinators, once it is ready.
 pub async fn announce(
     location: &Location,
     epoch: Epoch,
@@ -405,18 +405,18 @@ pub async fn announce(
     Ok(connection.close().await?)
 }
 
-/// What a coordinator that does not lead must share with the one that does.
+/// Facts that a follower compares with its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedFacts {
-    /// The digest that the server secret must give; none in a new database.
+    /// The check value of the server secret; `None` in a new database.
     pub secret_check: Option<String>,
-    /// By how much this machine's clock is ahead of the server's, in milliseconds.
+    /// How far this machine's clock is ahead of the server's, in milliseconds.
     pub clock_ahead: i64,
-    /// By how much `clock_ahead` may be wrong.
+    /// Maximum error of `clock_ahead`.
     pub uncertainty: Duration,
 }
 
-/// Reads them from a database server, whether or not it has tables yet.
+/// Reads the facts from a database server, with or without tables.
 pub async fn shared_facts(location: &Location) -> Result<SharedFacts, StorageError> {
     install_default_drivers();
     let mut connection = connect(location).await?;
@@ -445,7 +445,7 @@ pub async fn shared_facts(location: &Location) -> Result<SharedFacts, StorageErr
     })
 }
 
-/// Milliseconds of the server's clock, as it is now and not when the transaction began.
+/// The server's clock in milliseconds, at the time of the statement and not of its transaction.
 const NOW: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
 
 fn renewal() -> String {

@@ -106,17 +106,17 @@ pub async fn migrate_server(connection: &mut AnyConnection) -> Result<(), Storag
     apply_or_undo(connection, Dialect::Postgres, ALL).await
 }
 
-/// What the schema knows of the leader.
+/// The schema's columns for the leader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaseSchema {
     #[default]
     Unknown,
     Lease,
-    /// Also where the other coordinators reach it.
+    /// Also the address for other coordinators.
     LeaseAndAddress,
 }
 
-/// The number of the first schema with addresses of leaders.
+/// The first schema version with addresses of leaders.
 const ADDRESSES: i64 = 31;
 
 /// Refuses a schema that is newer than the program.

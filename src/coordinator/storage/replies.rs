@@ -1,4 +1,5 @@
-//! Replies to requests with an `Idempotency-Key`, which outlast the process. Replies are sealed: the store cannot read them.
+//! Replies to requests with an `Idempotency-Key`, for later processes. Replies are encrypted: the store cannot read
+//! them.
 
 use futures_util::future::BoxFuture;
 use sqlx::any::AnyRow;
@@ -28,7 +29,7 @@ impl Store {
         self.change(row).await
     }
 
-    /// None after it expired.
+    /// `None` after its expiry.
     pub async fn reply(
         &self,
         account: AccountId,

@@ -195,10 +195,10 @@ impl Ability {
     }
 }
 
-/// Jobs that the owner of a worker does not take. Coordinators of earlier versions give such jobs all the same.
+/// Jobs that the owner of a worker refuses. Coordinators of earlier versions offer them anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exclusion {
-    /// Images that may be not safe for work.
+    /// Images that may be NSFW.
     Nsfw,
     /// Images for clients behind a VPN or a proxy.
     HiddenAddresses,

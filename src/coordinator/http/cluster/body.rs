@@ -1,5 +1,6 @@
-//! Bodies between two nodes: a request's, which is there again where nothing of it was read, and a response's, which ends
-//! with its leader.
+//! Bodies between two nodes: request bodies, which are recovered if nothing of them was read, and response bodies,
+//! which
+//! end with their leader.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,23 +12,23 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// A request body on its way to the leader.
+/// A request body being sent to the leader.
 #[derive(Debug)]
 pub struct OutboundBody(Arc<Mutex<BodyState>>);
 
-/// Gives the body of an [`OutboundBody`] back.
+/// Recovers the body of an [`OutboundBody`].
 #[derive(Debug)]
 pub struct BodyRecovery(Arc<Mutex<BodyState>>);
 
 #[derive(Debug)]
 struct BodyState {
     body: Body,
-    /// The whole body, where it is small.
+    /// The whole body, if it is small.
     copy: Option<Bytes>,
     is_begun: bool,
 }
 
-/// A request body, of which the whole is kept where it is small.
+/// A request body that can be sent again while unread, or always with a copy.
 pub fn recoverable(body: Body, copy: Option<Bytes>) -> (OutboundBody, BodyRecovery) {
     let state = Arc::new(Mutex::new(BodyState {
         body,
@@ -38,7 +39,7 @@ pub fn recoverable(body: Body, copy: Option<Bytes>) -> (OutboundBody, BodyRecove
 }
 
 impl BodyRecovery {
-    /// None where a part of a large body was read.
+    /// `None` if a part of a large body was read.
     pub fn body(self) -> Option<Body> {
         let mut state = self.0.lock();
         match (state.copy.take(), state.is_begun) {
@@ -71,8 +72,9 @@ impl HttpBody for OutboundBody {
     }
 }
 
-/// A response of the leader: it breaks where another coordinator leads before its end, since a leader that stands still
-/// would leave the client waiting.
+/// A response of the leader. Ends with an error when another coordinator leads, since a suspended leader would leave
+/// the
+/// client waiting.
 pub struct LeaderBody {
     body: Incoming,
     gone: Pin<Box<WaitForCancellationFutureOwned>>,

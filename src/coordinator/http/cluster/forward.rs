@@ -1,4 +1,4 @@
-//! A request that goes on to the leader, and its response.
+//! Forwards a request to the leader, and returns its response.
 
 use std::time::Duration;
 
@@ -34,20 +34,20 @@ pub struct Forwarder {
 /// Why there is no response.
 #[derive(Debug)]
 pub enum ForwardFailure {
-    /// The leader has done nothing with the request, which may go to the next one.
+    /// The leader did not process the request, which may be sent to the next one.
     NotSent(Box<Request>),
-    /// The leader may have done what the request asks for.
+    /// The leader may have processed the request.
     Broken,
 }
 
-/// A node of the same network answers a connection within this.
+/// Timeout of a connection to a node of the same network.
 const CONNECTED: Duration = Duration::from_secs(1);
-/// The leader closes connections that rest for two minutes.
+/// The leader closes connections after two idle minutes.
 const IDLE: Duration = Duration::from_secs(60);
 const MOST_IDLE: usize = 256;
-/// Bodies of at most so many bytes are read before they are sent, so that they can be sent again.
+/// Smaller bodies are read completely before they are sent, so that they can be sent again.
 const SMALL_BODY: u64 = 64 << 10;
-/// Of one connection, not of the request.
+/// Headers of one connection, not of the request.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     EXPECT,
@@ -75,7 +75,7 @@ impl Forwarder {
         }
     }
 
-    /// `signed` says whose request it is.
+    /// `signed` is the header with the client's address.
     pub async fn forward(
         &self,
         leader: &LeaderAddress,
@@ -85,7 +85,7 @@ impl Forwarder {
         let (parts, body) = request.into_parts();
         let client = tunnel::wanted(&parts);
         let Some((body, copy)) = small_body(&parts.headers, body).await else {
-            // The client ended before its body did.
+            // The client disconnected before the end of its body.
             return Err(ForwardFailure::Broken);
         };
         let (body, recovery) = recoverable(body, copy);
@@ -119,7 +119,7 @@ impl Forwarder {
     }
 }
 
-/// A body whose length is known to be small, read to its end, and its copy.
+/// A body of known small length, read completely, and its copy.
 async fn small_body(headers: &HeaderMap, body: Body) -> Option<(Body, Option<Bytes>)> {
     let length = headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -132,7 +132,7 @@ async fn small_body(headers: &HeaderMap, body: Body) -> Option<(Body, Option<Byt
     }
 }
 
-/// A request that changes nothing may be repeated whatever came of it.
+/// Requests with safe methods may be repeated after any failure.
 fn failure(parts: Parts, recovery: BodyRecovery, was_not_sent: bool) -> ForwardFailure {
     if !was_not_sent && !parts.method.is_safe() {
         return ForwardFailure::Broken;
@@ -173,12 +173,12 @@ fn outbound(
 fn inbound(response: hyper::Response<hyper::body::Incoming>, gone: CancellationToken) -> Response {
     let (mut parts, body) = response.into_parts();
     parts.headers = end_to_end(&parts.headers);
-    // The client may speak another version.
+    // The client may use another version.
     parts.version = Version::default();
     Response::from_parts(parts, Body::new(LeaderBody::new(body, gone)))
 }
 
-/// Without the headers of one connection, and without those that `Connection` names.
+/// Without hop-by-hop headers, including those named in `Connection`.
 fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named = headers.get_all(CONNECTION).into_iter();
     let named = named.flat_map(|names| names.to_str().unwrap_or_default().split(','));

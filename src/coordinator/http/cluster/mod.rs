@@ -1,14 +1,14 @@
-//! Several coordinators of one database, behind any load balancer. The leader has the queue and answers by itself; the
-//! others pass requests and worker connections on to the leader. A request that finds no leader waits for the next one.
+//! Several coordinators of one database, behind any load balancer. The leader has the queue and serves requests itself;
+//! the others forward requests and worker connections to it. Without a leader, requests wait for the next one.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `forward` | a request and its response between two nodes |
 //! | `tunnel` | a connection that becomes a WebSocket |
 //! | `body` | request bodies that can be sent again |
-//! | `signature` | the header by which a node says whose request it passes on |
-//! | `probe` | whether the leader answers this node |
-//! | `own` | the routes by which each node tells about itself |
+//! | `signature` | the header with the client's address of a forwarded request |
+//! | `probe` | periodic checks of the leader |
+//! | `own` | routes of each node about itself |
 
 mod body;
 mod forward;
@@ -50,7 +50,7 @@ use super::unbuilt;
 use forward::{ForwardFailure, Forwarder};
 use signature::{NodeHeader, NodeSigner};
 
-/// A coordinator of a cluster. Clones speak of the same one.
+/// A coordinator of a cluster. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Node(Arc<NodeState>);
 
@@ -60,46 +60,46 @@ struct NodeState {
     signer: NodeSigner,
     forwarder: Forwarder,
     condition: Condition,
-    /// Nodes bring the connections of many clients.
+    /// Nodes are exempt from it, since they forward the connections of many clients.
     household_limit: OnceLock<HouseholdLimit>,
-    /// Whether the leader answered the last probe.
+    /// Whether the last probe of the leader succeeded.
     reaches_leader: AtomicBool,
     forwarded: AtomicU64,
     failed: AtomicU64,
     forged: AtomicU64,
-    /// Versions and settings of other nodes that were warned of.
+    /// Differing versions and settings of other nodes that were logged.
     other_builds: Mutex<HashSet<String>>,
 }
 
-/// What this node does with a request.
+/// How this node handles a request.
 #[derive(Debug, Clone, Default)]
 enum NodeRole {
-    /// No leader answers yet.
+    /// No leader is ready yet.
     #[default]
     Waiting,
     Following(LeaderAddress),
     Leading(Epoch, Router),
 }
 
-/// A leader that answers.
+/// A leader that is ready.
 #[derive(Debug, Clone)]
 struct LeaderAddress {
     epoch: Epoch,
     /// `http://HOST:PORT`.
     url: Arc<str>,
-    /// Cancelled once another one leads: this one may have ended, or stand still.
+    /// Cancelled once another coordinator leads: this one may have ended, or be suspended.
     gone: CancellationToken,
 }
 
-/// A response of a node that does not lead to one that believes it does.
+/// Set in responses of a node that does not lead to one that forwarded a request to it.
 const NOT_LEADING: HeaderName = HeaderName::from_static("muster-not-leading");
-/// For how long a request waits for a leader: an election, and the start of the one that wins.
+/// Timeout of a request that waits for a leader: an election, and the start of the elected one.
 const HOLD: Duration = Duration::from_secs(10);
-/// Until the same leader is tried again.
+/// Pause before the same leader is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Node {
-    /// `secret` is shared by all nodes, and `settings` a digest of those that should be.
+    /// `secret` is shared by all nodes, and `settings` is a digest of the settings that should be.
     pub fn new(secret: &[u8; 32], settings: &str, condition: Condition, tasks: &Tasks) -> Self {
         Self(Arc::new(NodeState {
             role: watch::Sender::default(),
@@ -115,17 +115,17 @@ impl Node {
         }))
     }
 
-    /// Answers every request, whichever node leads.
+    /// Handles every request, whichever node leads.
     pub fn router(&self) -> Router {
         Router::new().fallback(answer).with_state(self.clone())
     }
 
-    /// Connections of nodes do not count as those of one client.
+    /// Exempts nodes from the limit of connections per client.
     pub fn exempt_nodes_from(&self, limit: HouseholdLimit) {
         let _ = self.0.household_limit.set(limit);
     }
 
-    /// Looks every moment whether the leader answers this node.
+    /// Checks the leader periodically.
     pub fn probe(&self, tasks: &Tasks) {
         tasks.start(probe::run(self.clone(), tasks.stopping()));
     }
@@ -154,12 +154,12 @@ impl Node {
         });
     }
 
-    /// This coordinator was elected, and answers once it has started.
+    /// This coordinator was elected, and is starting.
     pub fn wait(&self) {
         self.enter(NodeRole::Waiting);
     }
 
-    /// This coordinator leads and answers by itself.
+    /// This coordinator leads and serves requests itself.
     pub fn lead(&self, epoch: Epoch, router: Router) {
         self.enter(NodeRole::Leading(epoch, router));
     }
@@ -177,7 +177,9 @@ impl Node {
         }
     }
 
-    /// Whose request another node passes on; none where it comes from a client. A header of no node is refused.
+    /// The client of a request forwarded by another node; `None` for a request that came from its client. A header
+    /// without a
+    /// valid signature is refused.
     fn sender(&self, request: &mut Request) -> Result<Option<IpAddr>, ()> {
         let Some(signed) = request.headers_mut().remove(signature::FORWARDED) else {
             return Ok(None);
@@ -201,7 +203,7 @@ impl Node {
 }
 
 impl Node {
-    /// Warns once of a node whose settings are not those of this one.
+    /// Logs once a node with other settings.
     fn compare(&self, build: &str, node: IpAddr) {
         const MOST: usize = 64;
         if !self.0.signer.differs(build) {
@@ -217,7 +219,7 @@ impl Node {
     }
 }
 
-/// The other end of the connection.
+/// The address of the peer.
 fn peer(request: &Request) -> IpAddr {
     let peer = request.extensions().get::<PeerAddress>();
     peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.to_canonical())

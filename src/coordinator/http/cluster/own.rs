@@ -1,4 +1,4 @@
-//! What a node that does not lead tells of itself: its health and its metrics.
+//! Routes of a follower about itself: health and metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -13,11 +13,11 @@ use crate::leadership::Epoch;
 
 use super::{LeaderAddress, Node};
 
-/// Counts of a node since its start.
+/// Counters of a node since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeFigures {
     pub is_leader: bool,
-    /// Of the leader; 0 while there is none.
+    /// Epoch of the leader; 0 without one.
     pub epoch: i64,
     pub forwarded: u64,
     pub failed: u64,
@@ -25,7 +25,7 @@ pub struct NodeFigures {
 }
 
 impl Node {
-    /// `leads` is the epoch in which this node leads.
+    /// `leads` is the epoch of this node's leadership.
     pub(super) fn figures(&self, leads: Option<Epoch>) -> NodeFigures {
         let epoch = leads.or_else(|| Some(self.leader()?.epoch));
         NodeFigures {
@@ -38,7 +38,7 @@ impl Node {
     }
 }
 
-/// None for a path that the leader answers.
+/// `None` for a path that the leader serves.
 pub fn answer(node: &Node, leader: Option<&LeaderAddress>, path: &str) -> Option<Response> {
     let is_stopping = node.0.condition.phase() == Phase::Draining;
     let reaches = leader.is_some() && node.0.reaches_leader.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ pub fn answer(node: &Node, leader: Option<&LeaderAddress>, path: &str) -> Option
             (_, Some(_), false) => health::unavailable(&with_status(about, "cut_off")),
             (_, Some(_), true) => reply::with_status(StatusCode::OK, &with_status(about, "ready")),
         }),
-        // A person who looks at this node learns the rest from the leader.
+        // Without a problem, the leader serves this page.
         "/health" if cause.is_some() => Some(reply::with_status(
             StatusCode::OK,
             &with_status(about, "degraded"),

@@ -1,4 +1,4 @@
-//! Whether the leader answers this node, asked every moment: a node that is cut off from it is not ready.
+//! Periodic probes of the leader: a node that is cut off from it is not ready.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

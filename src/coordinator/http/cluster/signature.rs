@@ -1,5 +1,5 @@
-//! The header by which a node says from which address the request comes that it passes on, and with which settings it runs.
-//! The signature covers the moment, the address, the build and the request line, under a key derived from the server secret.
+//! The header with the client's address of a forwarded request, and the settings of the node that forwards it. The
+//! signature covers the time, the address, the build and the request line, with a key derived from the server secret.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::clock::wall_clock;
 
 pub const FORWARDED: HeaderName = HeaderName::from_static("muster-forwarded");
 
-/// How old a signature may be. Clocks of nodes are at most a second from the database server's.
+/// Maximum age of a signature. Clocks of nodes are within a second of the database server's.
 const MOST_AGE_MILLIS: u64 = 5_000;
 
 pub struct NodeSigner {
@@ -22,14 +22,14 @@ pub struct NodeSigner {
     build: String,
 }
 
-/// What the header of another node says.
+/// The content of another node's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeHeader {
     pub client: IpAddr,
     pub build: String,
 }
 
-/// Shows nothing of the key.
+/// Does not show the key.
 impl fmt::Debug for NodeSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NodeSigner({})", self.build)
@@ -37,7 +37,7 @@ impl fmt::Debug for NodeSigner {
 }
 
 impl NodeSigner {
-    /// `settings` is a digest of those that all nodes share.
+    /// `settings` is a digest of the settings that all nodes share.
     pub fn new(secret: &[u8; 32], settings: &str) -> Self {
         Self {
             mac: Hmac::new_from_slice(secret).expect("HMAC-SHA-256 accepts keys of any length"),
@@ -62,11 +62,11 @@ impl NodeSigner {
         let tag = mac.finalize().into_bytes();
         let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
         let value = format!("{millis} {client} {} {tag}", self.build);
-        // Digits, an address, a version and digits.
+        // Digits, an address, a version and digits are valid in a header.
         HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static(""))
     }
 
-    /// None where no node of this cluster has just signed the request.
+    /// `None` unless a node of this cluster has just signed the request.
     pub fn verify(&self, header: &HeaderValue, request: &Request) -> Option<NodeHeader> {
         let parts: Vec<&str> = header.to_str().ok()?.split(' ').collect();
         let [millis, client, build, tag] = parts[..] else {
@@ -118,7 +118,7 @@ mod tests {
         let signed = signer.sign(client, &asked);
         let client_of = |request| Some(signer.verify(&signed, request)?.client);
         assert_eq!(client_of(&asked), Some(client));
-        // As HTTP/2 has its requests.
+        // In the form of HTTP/2 requests.
         let absolute = request(Method::POST, "http://node/v1/chat/completions?a=1");
         assert_eq!(client_of(&absolute), Some(client));
         for other in [
@@ -156,7 +156,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         assert!(!signer.differs(&format!("{version}/one")));
         assert!(signer.differs(&format!("{version}/other")));
-        // The digests of other versions cannot be compared.
+        // Digests of other versions are not compared.
         assert!(!signer.differs("0.0.1/other"));
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes on free ports of this machine, beside leaders that are played.
+//! Nodes on free ports of this machine, with simulated leaders.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ use muster_process::tasks::Tasks;
 const SECRET: [u8; 32] = [3; 32];
 const CLIENT: &str = "198.51.100.7";
 
-/// A node, and where it listens.
+/// A node and its address.
 struct TestNode {
     node: Node,
     url: String,
@@ -67,7 +67,7 @@ impl TestNode {
         }));
     }
 
-    /// As a client of this node sees it.
+    /// Sends a request as a client of this node.
     async fn ask(&self, request: Request) -> (StatusCode, String) {
         let (status, _, body) = self.ask_whole(request).await;
         (status, body)
@@ -93,7 +93,7 @@ fn request(method: &str, path: &str, body: &'static str) -> Request {
     request.body(Body::from(body)).unwrap()
 }
 
-/// Says what came: the client, the host, some headers, the body.
+/// Replies with the received client, host, some headers and the body.
 async fn mirror(request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<PeerAddress>().unwrap().0;
@@ -133,7 +133,7 @@ async fn a_follower_passes_requests_on_with_the_address_of_the_client() {
     let expected = format!("{CLIENT} Some(\"service.example\") Some(\"passkey\") None a body");
     assert_eq!(body, expected);
     assert!(headers.contains_key("x-all") && !headers.contains_key("x-mine"));
-    // A large body, whose length is not told, goes through as it comes.
+    // A large body of unknown length is streamed.
     let large = vec![b'x'; 3 << 20];
     let pieces: Vec<_> = large.chunks(1 << 16).map(<[u8]>::to_vec).collect();
     let pieces = pieces
@@ -164,7 +164,7 @@ async fn a_header_of_no_node_is_refused_and_counted() {
         .sign(CLIENT.parse().unwrap(), &forged);
     forged.headers_mut().insert(FORWARDED, header);
     assert_eq!(leader.ask(forged).await.0, StatusCode::BAD_REQUEST);
-    // Nor does a follower take one from its client.
+    // A follower refuses such a header from its client, too.
     let follower = TestNode::start().await;
     follower.follow(1, &leader.url);
     let mut forged = request("GET", "/", "");
@@ -184,7 +184,7 @@ async fn a_request_waits_for_the_next_leader() {
         Tasks::default()
             .start(async move { follower.ask(request("POST", "/later", "a body")).await })
     };
-    // An address without a listener, then a node that leads no more, then the one that does.
+    // An address without a listener, then a former leader, then the leader.
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
@@ -207,7 +207,7 @@ async fn a_request_waits_for_the_next_leader() {
     let (status, body) = asked.await.unwrap();
     assert_eq!(status, StatusCode::OK, "{body}");
     assert!(body.ends_with(" a body"), "{body}");
-    // And of a node that becomes the leader itself.
+    // The same if the node itself becomes the leader.
     let other = Arc::new(TestNode::start().await);
     let asked = {
         let other = other.clone();
@@ -223,7 +223,7 @@ async fn a_request_waits_for_the_next_leader() {
     assert_eq!(asked.await.unwrap().0, StatusCode::OK);
 }
 
-/// Takes connections, reads a request from each and closes it without an answer; counts them.
+/// A server that reads a request from each connection and closes it without a response; counts the connections.
 async fn breaking() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -253,7 +253,7 @@ async fn what_a_lost_leader_may_have_done_is_repeated_by_the_client_alone() {
         headers.contains_key("retry-after") && body.contains("repeat it"),
         "{body}"
     );
-    // A request that changes nothing goes to the next leader.
+    // A request with a safe method is sent to the next leader.
     let follower = Arc::new(follower);
     let asked = {
         let follower = follower.clone();
@@ -293,7 +293,7 @@ async fn a_response_of_a_leader_that_stands_still_ends_with_it() {
     chunks.send(Ok(Bytes::from_static(b"one"))).await.unwrap();
     let first = body.frame().await.unwrap().unwrap();
     assert_eq!(first.into_data().unwrap(), "one");
-    // Another one was elected, and does not answer yet.
+    // Another coordinator was elected, and is not ready yet.
     follower.node.follow(None);
     let error = body.frame().await.unwrap().unwrap_err();
     assert!(error.to_string().contains("leading coordinator"), "{error}");
@@ -368,7 +368,7 @@ async fn a_follower_is_ready_while_its_leader_answers() {
     let (_, metrics) = follower.ask(request("GET", "/metrics", "")).await;
     assert!(metrics.contains("muster_cluster_leader 0\n"), "{metrics}");
     assert!(metrics.contains("muster_cluster_epoch 1\n"), "{metrics}");
-    // The leader keeps its connections, and answers as a node that leads no more.
+    // The former leader keeps its connections, and replies that it does not lead.
     leader.node.follow(None);
     eventually("a follower that is cut off", async || {
         match status().await {

@@ -1,4 +1,4 @@
-//! A connection to this node that becomes a WebSocket of the leader: bytes go through as they come.
+//! Connects a client of this node with the leader for a WebSocket: bytes are copied in both directions.
 
 use axum::body::Body;
 use axum::http::HeaderMap;
@@ -17,7 +17,7 @@ use muster_process::tasks::Tasks;
 /// For each direction of a connection.
 const BUFFER: usize = 16 << 10;
 
-/// The client's side, where it asks for a WebSocket.
+/// The client's upgrade, if it requests a WebSocket.
 pub fn wanted(parts: &Parts) -> Option<OnUpgrade> {
     let has = |name, word: &str| {
         let values = parts.headers.get_all(name).into_iter();
@@ -29,7 +29,7 @@ pub fn wanted(parts: &Parts) -> Option<OnUpgrade> {
     client.filter(|_| is_wanted).cloned()
 }
 
-/// Connects both sides until one of them ends, another coordinator leads or this one stops.
+/// Copies until one side ends, another coordinator leads or this one stops.
 pub fn open(
     client: OnUpgrade,
     mut response: hyper::Response<Incoming>,

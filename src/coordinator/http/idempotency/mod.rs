@@ -1,10 +1,12 @@
-//! `Idempotency-Key` on generation routes: the same request, sent again with the same key, gets the stored reply, for
-//! 24 hours. The `digest` of a request says whether it is the same.
+//! `Idempotency-Key` on generation routes: a repeated request with the same key gets the stored reply, for 24 hours.
+//! The
+//! `digest` of a request tells whether it is the same.
 //!
-//! Replies are kept in memory, and sealed in the database, for the process that comes next. Streams and errors are not
-//! kept: they run again once the first request has ended. The oldest replies leave memory when all take too many bytes.
+//! Replies are stored in memory, and encrypted in the database for later processes. Streams and errors are not stored:
+//! they
+//! run again once the first request has ended. Beyond a limit of bytes the oldest replies are dropped from memory.
 //!
-//! A request with a key runs to its end though its client hangs up: the client repeats it, and pays for one reply.
+//! A request with a key runs to its end even if its client disconnects: the client repeats it, and pays for one reply.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -68,7 +70,7 @@ pub struct Replays {
     tasks: Tasks,
     memory: Memory,
     cache: Mutex<ReplyCache>,
-    /// None where replies end with the process.
+    /// `None` if replies are stored in memory only.
     store: Option<ReplyStore>,
 }
 
@@ -178,7 +180,7 @@ impl Replays {
 }
 
 impl RunningRequest {
-    /// The reply that an earlier process has stored for the same key, which is in memory from here on.
+    /// The stored reply of an earlier process to the same key, now also in memory.
     async fn of_earlier_process(&self) -> Option<Arc<StoredReply>> {
         let store = self.replays.store.as_ref()?;
         let found = store

@@ -1,5 +1,5 @@
-//! Replies that outlast the process. Each is sealed under a key that is derived from the server secret and the client's
-//! `Idempotency-Key`, so that neither the database nor the operator's copies of it show what a model has answered.
+//! Replies in the database, for later processes. Each is encrypted under a key derived from the server secret and the
+//! client's `Idempotency-Key`, so that neither the database nor its backups reveal outputs.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::Engine;
@@ -15,22 +15,22 @@ use crate::clock::wall_clock;
 use crate::storage::{ReplyRow, Store};
 use muster_protocol::job::UnixMillis;
 
-/// Longer replies are repeated by this process alone.
+/// Longer replies are stored in memory only.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Where replies outlast the process.
+/// Replies stored in the database.
 #[derive(Debug, Clone)]
 pub struct ReplyStore {
     pub store: Store,
     pub accounts: Accounts,
 }
 
-/// A client's `Idempotency-Key`, as it came.
+/// A client's `Idempotency-Key`, as received.
 #[derive(Clone, Copy)]
 pub struct ClientKey<'a>(pub &'a [u8]);
 
 impl ReplyStore {
-    /// A failure is logged: this process still repeats the reply, the next one will not.
+    /// A failure is only logged: this process still repeats the reply.
     pub async fn save(&self, key: ReplayKey, header: ClientKey<'_>, reply: &StoredReply) {
         if reply.body.len() > MAX_BYTES {
             return;
@@ -73,7 +73,7 @@ impl ReplyStore {
     }
 }
 
-/// When a reply was made that is kept until then.
+/// The creation time of a reply, from its expiry.
 fn begun(expires_at: UnixMillis, now: UnixMillis) -> Instant {
     let left = u64::try_from(expires_at.0.saturating_sub(now.0)).unwrap_or(0);
     let age = LIFETIME.saturating_sub(std::time::Duration::from_millis(left));

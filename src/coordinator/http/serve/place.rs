@@ -26,7 +26,7 @@ pub struct HouseholdLimit(Arc<LimitState>);
 #[derive(Debug)]
 struct LimitState {
     most: AtomicUsize,
-    /// Addresses that bring the connections of many, found while requests are served.
+    /// Addresses of nodes, which forward many clients, found at runtime.
     exempt: RwLock<HashSet<IpAddr>>,
 }
 
@@ -43,7 +43,7 @@ impl HouseholdLimit {
         self.0.most.store(most.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Connections of this address count no more.
+    /// Exempts this address from the limit of connections.
     pub fn exempt(&self, address: IpAddr) {
         if !self.is_exempt(address) {
             self.0.exempt.write().insert(address.to_canonical());
