@@ -268,7 +268,7 @@ mod tests {
         };
         let mut messages = chat(&cut(link(900, 900)));
         let refused = take(&mut messages.clone(), Some(&reader())).unwrap_err();
-        assert!(refused.message.contains("cannot be decoded"), "{refused}");
+        assert!(refused.message.contains("truncated"), "{refused}");
         let second = json!({"type": "image_url", "image_url": {"url": link(900, 900)}});
         let parts = messages[1]["content"].as_array_mut().unwrap();
         parts.push(second);
