@@ -14,6 +14,7 @@
 //! | `owner/` | when the machine is its owner's alone |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
+//! | `page/` | the worker in a browser of its owner |
 //! | `state`, `report` | the worker's state, as its owner asks for it |
 //! | `causes` | why no jobs come |
 //! | `inquiries` | demand for models, and why a coordinator is not connected |
@@ -50,6 +51,7 @@ mod look;
 pub mod media;
 mod owner;
 mod pace;
+pub mod page;
 mod posts;
 mod registration;
 pub mod report;
@@ -61,6 +63,7 @@ mod summary;
 mod upstreams;
 mod worker;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -85,6 +88,7 @@ use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 pub use media::{FilmType, VideoFile, infotext, transcript};
 pub use owner::{OwnerPause, OwnerRules, PauseOrder};
+use page::OwnerTools;
 use posts::posts;
 pub use posts::{inquiry, tls};
 pub use served::Served;
@@ -100,6 +104,7 @@ pub async fn run(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
+    tools: Arc<dyn OwnerTools>,
     mut reload: impl FnMut() -> Option<Config>,
 ) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
@@ -108,6 +113,8 @@ pub async fn run(
     let state = WorkerState::new(&config.worker.name());
     let mut control = ControlSocket::open(&config.worker.data_dir, state.clone(), &tasks).await;
     state.follows(&config.owner);
+    let of_worker = (&state, control.commands());
+    page::open(config, (catalog, hub), of_worker, tools, &tasks).await;
     state
         .history()
         .keep(&config.worker.data_dir, &state, &tasks);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::causes::{LineState, Situation, causes};
@@ -42,6 +43,10 @@ struct Sources {
     /// The rules of `[owner]` that are set.
     rules: Vec<String>,
     energy_price: Option<f64>,
+    kudos_worth: Option<f64>,
+    /// How often the settings of the owner were taken over.
+    settings: watch::Sender<u64>,
+    page: Option<String>,
     models: Vec<DeviceModel>,
     /// Models that could not be loaded, and why.
     refused_models: BTreeMap<String, String>,
@@ -67,6 +72,9 @@ impl WorkerState {
             pause: OwnerPause::default(),
             rules: Vec::new(),
             energy_price: None,
+            kudos_worth: None,
+            settings: watch::Sender::default(),
+            page: None,
             models: Vec::new(),
             refused_models: BTreeMap::new(),
             devices: None,
@@ -99,6 +107,29 @@ impl WorkerState {
         let mut sources = self.lock();
         sources.rules = owner.rules();
         sources.energy_price = owner.energy_price.map(|price| price.0);
+        sources.kudos_worth = owner.kudos_worth.map(|worth| worth.0);
+        sources.settings.send_modify(|times| *times += 1);
+    }
+
+    /// Changes whenever the settings of the owner are taken over.
+    pub fn settings(&self) -> watch::Receiver<u64> {
+        self.lock().settings.subscribe()
+    }
+
+    /// The owner's page is served at this address.
+    pub fn has_page(&self, url: String) {
+        self.lock().page = Some(url);
+    }
+
+    /// `owner.energy_price` and `owner.kudos_worth`.
+    pub fn prices(&self) -> (Option<f64>, Option<f64>) {
+        let sources = self.lock();
+        (sources.energy_price, sources.kudos_worth)
+    }
+
+    /// None before the worker has its devices.
+    pub fn devices(&self) -> Option<Devices> {
+        self.lock().devices.clone()
     }
 
     /// The minutes of the last week, which are kept beside the state.
@@ -246,6 +277,7 @@ impl Sources {
             gpus: self.history.gpus(),
             energy: self.history.energy(watt_hours, self.energy_price),
             rules: self.rules.clone(),
+            page: self.page.clone(),
             no_jobs,
             coordinators,
         }
