@@ -46,6 +46,9 @@ pub trait LocalModels: Debug + Send + Sync {
 
     /// Has the worker serve a model no more and removes its files. Files that other models use stay.
     fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>>;
+
+    /// The link to the page of the worker, with its token. None while the worker serves none.
+    fn worker_page(&self) -> BoxFuture<'static, Option<String>>;
 }
 
 /// The download service, set once a worker runs beside this coordinator.
