@@ -3,8 +3,8 @@
 //! | crate | folder | contents | uses |
 //! | --- | --- | --- | --- |
 //! | `muster` | `src/cli` | the binary `worker`: one file per subcommand | all |
-//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`upstream`], [`catalog`], [`hardware`] | engine, media, protocol, reader, config, process |
-//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | mcp, media, protocol, reader, process, characters |
+//! | `muster-worker` | `src/worker` | the daemon: [`daemon`], [`link`], [`hub`], [`upstream`], [`catalog`], [`hardware`] | engine, media, pages, protocol, reader, config, process |
+//! | `muster-coordinator` | `src/coordinator` | accounts, request queue, ledger, APIs; feature `coordinator` | mcp, media, pages, protocol, reader, process, characters |
 //! | `muster-mcp` | `src/mcp` | tools of the Model Context Protocol over the `/v1` API | |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema, characters |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
@@ -12,6 +12,7 @@
 //! | `muster-schema` | `src/schema` | limits of clients' schemas and patterns | |
 //! | `muster-reader` | `src/reader` | foreign sounds, videos and PDF files, read in a process with limits | media, process |
 //! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
+//! | `muster-pages` | `src/pages` | pages in a browser: their policy, and the origins that may reach a server of this machine | |
 //! | `muster-characters` | `src/characters` | which characters of a text are read aloud, and names of others | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |
 //! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`], child processes | |

@@ -30,6 +30,7 @@ mod meter;
 mod models;
 pub mod output;
 mod owner;
+mod page;
 mod place;
 mod probe;
 mod publish;
@@ -48,6 +49,7 @@ mod transcribe;
 mod up;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -93,6 +95,7 @@ enum Command {
     Top(top::TopArgs),
     Pause(owner::PauseArgs),
     Resume(owner::ResumeArgs),
+    Page(page::PageArgs),
     Examples(examples::ExamplesArgs),
     Init(init::Args),
     Join(join::Args),
@@ -160,6 +163,7 @@ fn run(line: CommandLine) -> Result<(), Failure> {
         Some(Command::Top(args)) => top::run(&args, &root),
         Some(Command::Pause(args)) => owner::pause(&args, &root),
         Some(Command::Resume(args)) => owner::resume(&args, &root),
+        Some(Command::Page(args)) => page::run(&args, &root),
         Some(Command::Examples(args)) => examples::run(&args, &root),
         Some(Command::Stop(args)) => models::run(models::Args::unload(args), &root),
         Some(Command::List(args)) => models::run(models::Args::list(args), &root),
@@ -200,8 +204,9 @@ fn worker(root: &Root) -> Result<(), Failure> {
     let place = Place::open(&loaded.config)?;
     let mut reload = Reload::new(root, Vec::new(), loaded.clone(), reload::OF_WORKERS);
     let again = move || reload.again(|config| Ok(config.clone()));
+    let tools = Arc::new(page::PageTools::of_worker(root));
     load::block_on(async {
-        Ok(daemon::run(&loaded.config, &place.catalog, &place.hub, again).await?)
+        Ok(daemon::run(&loaded.config, &place.catalog, &place.hub, tools, again).await?)
     })
 }
 

@@ -24,12 +24,18 @@ const OF_OWNERS: &[&str] = &[
     "owner.energy_price",
     "owner.hours",
     "owner.idle_for",
+    "owner.kudos_worth",
     "owner.most_heat",
     "owner.others_gpu_memory",
     "owner.others_load",
     "owner.pause_for",
     "owner.resume_after",
 ];
+/// Whether a worker takes a change of this setting of `[owner]` over while it runs.
+pub fn is_live_of_owners(name: &str) -> bool {
+    OF_OWNERS.contains(&name)
+}
+
 /// In the name of each setting of a model that another program serves.
 const UPSTREAM: &str = ".upstream.";
 /// Settings that a coordinator can change at run time, by `Coordinator::reload`.

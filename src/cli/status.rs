@@ -142,6 +142,9 @@ fn of_worker(report: &WorkerReport) -> String {
     if !report.rules.is_empty() {
         text += &format!("rules: {}\n", report.rules.join(", "));
     }
+    if let Some(url) = &report.page {
+        text += &format!("page: {url} (`worker page` prints the link)\n");
+    }
     if !report.gpus.is_empty() {
         text += &format!("\n{}", of_gpus(report));
     }

@@ -18,6 +18,7 @@ mod choice;
 mod cluster;
 mod coordinator;
 mod document;
+mod edit;
 mod engine;
 mod example;
 mod exposure;
@@ -29,6 +30,7 @@ mod models;
 mod nearest;
 mod network;
 mod owner;
+mod page;
 mod price;
 mod problem;
 mod raw;
@@ -46,6 +48,7 @@ mod worker;
 pub use alias::AliasConfig;
 pub use cluster::ClusterConfig;
 pub use coordinator::{CoordinatorConfig, CoordinatorKind};
+pub use edit::{ChangeError, SettingChange, change};
 pub use engine::{DeviceSetting, EngineConfig, KvCacheSetting, SpeculationSetting};
 pub use example::example;
 pub use exposure::Exposure;
@@ -57,6 +60,7 @@ pub use models::{ModelsConfig, Quantization, Served, is_path};
 pub use nearest::nearest;
 pub use network::Networks;
 pub use owner::{EnergyPrice, OwnerConfig};
+pub use page::{KudosWorth, PageAddress};
 pub use price::{PriceConfig, Usd};
 pub use problem::{ConfigError, Problem};
 pub use secret::Secret;
@@ -66,6 +70,8 @@ pub use sources::{Environment, Flag, Sources};
 pub use units::{Size, parse_duration, show_duration};
 pub use upstream::{UpstreamApi, UpstreamConfig, UpstreamKind, UpstreamSettings};
 pub use worker::{LogFormat, LogLevel, WorkerConfig};
+
+use std::path::Path;
 
 use document::Document;
 use reader::Reader;
@@ -144,7 +150,19 @@ impl Config {
             Some(path) => Document::open(path)?,
             None => Document::default(),
         };
-        let mut reader = Reader::new(sources, &document);
+        Self::of(sources, &document)
+    }
+
+    /// As [`Config::load`], with this text in the place of the file's.
+    pub fn load_text(sources: &Sources, text: &str) -> Result<Loaded, ConfigError> {
+        let file = sources.file.as_deref().unwrap_or(Path::new("worker.toml"));
+        let document = Document::parse(file, text);
+        let document = document.map_err(|problem| ConfigError::Wrong(vec![problem]))?;
+        Self::of(sources, &document)
+    }
+
+    fn of(sources: &Sources, document: &Document) -> Result<Loaded, ConfigError> {
+        let mut reader = Reader::new(sources, document);
         reader.refuse_unknown();
         let config = Self::read(&mut reader);
         reader.finish(config)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::hours::Hours;
+use super::page::{KudosWorth, PageAddress};
 use super::raw::Raw;
 use super::setting::settings;
 use super::units::{Size, show_duration};
@@ -31,6 +32,10 @@ settings! {
         resume_after: Duration where (0..=86400) = "30s",
         /// Price of a kilowatt-hour, in any currency. With it `worker status` shows the cost of today's energy.
         energy_price: Option<EnergyPrice>; unset "the cost of energy is not shown",
+        /// Worth of 1000 kudos in the currency of energy_price. With it the owner's page shows earnings less the cost of energy.
+        kudos_worth: Option<KudosWorth>; unset "earnings are shown in kudos",
+        /// Loopback address of the owner's page, or false for none. Change it where another program uses the port.
+        page: PageAddress = "127.0.0.1:7861",
     }
 }
 
@@ -44,21 +49,23 @@ impl Value for EnergyPrice {
     }
 
     fn parse(raw: &Raw, _: &Place<'_>) -> Result<Self, String> {
-        let price = match raw {
-            Raw::Whole(price) => *price as f64,
-            Raw::Fraction(price) => *price,
-            Raw::Untyped(text) => text.trim().parse().map_err(|_| String::new())?,
-            _ => return Err(String::new()),
-        };
-        match (0.0..=1e6).contains(&price) {
-            true => Ok(Self(price)),
-            false => Err(String::new()),
-        }
+        amount(raw).map(Self).ok_or_else(String::new)
     }
 
     fn show(&self) -> Option<String> {
         Some(self.0.to_string())
     }
+}
+
+/// An amount of a currency, at most a million.
+pub(super) fn amount(raw: &Raw) -> Option<f64> {
+    let amount = match raw {
+        Raw::Whole(amount) => *amount as f64,
+        Raw::Fraction(amount) => *amount,
+        Raw::Untyped(text) => text.trim().parse().ok()?,
+        _ => return None,
+    };
+    (0.0..=1e6).contains(&amount).then_some(amount)
 }
 
 impl OwnerConfig {

@@ -46,6 +46,9 @@ pub trait LocalModels: Debug + Send + Sync {
 
     /// Removes a model from the worker and deletes its files. Files of other models stay.
     fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>>;
+
+    /// The link to the page of the worker, with its token. None while the worker serves none.
+    fn worker_page(&self) -> BoxFuture<'static, Option<String>>;
 }
 
 /// The download service, set once a worker runs beside this coordinator.

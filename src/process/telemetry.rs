@@ -2,8 +2,9 @@
 //!
 //! Prompts, results, keys and addresses of clients are never written to it, at any level.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing::Level;
 use tracing_subscriber::Registry;
@@ -94,6 +95,13 @@ pub fn set_detail(detail: Detail) {
     }
 }
 
+/// Lines of the log after the one with this number, the oldest first, with their own numbers. The last ones are kept; a number
+/// that no line has had yet is that of an earlier process, and all lines follow it.
+pub fn lines_after(number: u64) -> Vec<(u64, String)> {
+    let recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    recent.after(number)
+}
+
 /// The format of the log, once it was started.
 pub fn format() -> Option<Format> {
     LOG.get().map(|log| log.format)
@@ -103,6 +111,50 @@ pub fn format() -> Option<Format> {
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && io::stderr().is_terminal()
+}
+
+/// The last lines of the log.
+#[derive(Debug)]
+struct RecentLines {
+    lines: VecDeque<String>,
+    /// Of all lines so far.
+    count: u64,
+}
+
+static RECENT: Mutex<RecentLines> = Mutex::new(RecentLines {
+    lines: VecDeque::new(),
+    count: 0,
+});
+const RECENT_LINES: usize = 500;
+const LONGEST_RECENT: usize = 2000;
+
+impl RecentLines {
+    fn add(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_RECENT)]);
+        self.lines.push_back(without_colours(text.trim_end()));
+        self.count += 1;
+        if self.lines.len() > RECENT_LINES {
+            self.lines.pop_front();
+        }
+    }
+
+    fn after(&self, number: u64) -> Vec<(u64, String)> {
+        let first = self.count - self.lines.len() as u64 + 1;
+        let number = if number > self.count { 0 } else { number };
+        let numbered = (first..).zip(&self.lines);
+        let newer = numbered.filter(|(at, _)| *at > number);
+        newer.map(|(at, line)| (at, line.clone())).collect()
+    }
+}
+
+/// Escapes of a terminal, up to the letter that ends each.
+fn without_colours(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let end = part.find(|c: char| c.is_ascii_alphabetic());
+        text + end.map_or("", |end| &part[end + 1..])
+    })
 }
 
 /// Writes each event as one line. Control characters in what peers have sent would otherwise write lines of their own;
@@ -124,10 +176,13 @@ impl<'a> MakeWriter<'a> for Lines {
 
 impl Write for Line {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        match one_line(event) {
-            None => io::stderr().write_all(event)?,
-            Some(line) => io::stderr().write_all(&line)?,
-        }
+        let escaped = one_line(event);
+        let line = escaped.as_deref().unwrap_or(event);
+        RECENT
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(line);
+        io::stderr().write_all(line)?;
         Ok(event.len())
     }
 
@@ -162,7 +217,7 @@ fn one_line(event: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use tracing::Level;
 
-    use super::{Detail, one_line};
+    use super::{Detail, RECENT_LINES, RecentLines, one_line};
 
     #[test]
     fn rust_log_names_a_level_or_targets() {
@@ -185,5 +240,25 @@ mod tests {
             Some("it says: a\\nWARN b\\r\\tc\\x7fé\n")
         );
         assert_eq!(line(""), None);
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_with_their_numbers_and_without_colours() {
+        let mut recent = RecentLines {
+            lines: Default::default(),
+            count: 0,
+        };
+        recent.add(b"\x1b[2m12:00\x1b[0m \x1b[32m INFO\x1b[0m first\n");
+        assert_eq!(recent.after(0), [(1, "12:00  INFO first".to_owned())]);
+        for line in 2..=RECENT_LINES + 3 {
+            recent.add(format!("line {line}\n").as_bytes());
+        }
+        let lines = recent.after(0);
+        assert_eq!(lines.len(), RECENT_LINES);
+        assert_eq!(lines[0], (4, "line 4".to_owned()));
+        let last = RECENT_LINES as u64 + 3;
+        assert_eq!(recent.after(last - 1), [(last, format!("line {last}"))]);
+        assert_eq!(recent.after(last), []);
+        assert_eq!(recent.after(last + 1).len(), RECENT_LINES);
     }
 }

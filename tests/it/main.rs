@@ -94,6 +94,7 @@ mod ollama;
 mod openapi;
 #[cfg(feature = "coordinator")]
 mod operator;
+mod owners_page;
 mod packages;
 #[cfg(feature = "coordinator")]
 mod privacy;

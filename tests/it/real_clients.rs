@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::up::{Up, tool, up};
+use crate::support::worker::OWNER_PAGE;
+use crate::up::{Up, tool, up, up_with};
 
 #[test]
 fn the_official_python_client_works_against_up() {
@@ -62,6 +63,21 @@ fn the_pages_work_in_a_browser() {
     node("check_pages.mjs", &browser.join("node_modules"));
 }
 
+#[test]
+fn the_owners_page_works_in_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("worker.toml");
+    let configuration = "[owner]\n# A comment of the owner.\nenergy_price = 0.3 # of this town\n";
+    fs::write(&file, configuration).unwrap();
+    let variables = [
+        ("MUSTER_CONFIG", file.to_str().unwrap()),
+        (OWNER_PAGE, "127.0.0.1:0"),
+    ];
+    let up = up_with(folder.path(), &variables);
+    let modules = tool("MUSTER_TEST_BROWSER").join("node_modules");
+    node_in(folder.path(), "check_owners_page.mjs", &modules, &up);
+}
+
 fn python(variable: &str, check: &str) {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
@@ -72,11 +88,15 @@ fn python(variable: &str, check: &str) {
 fn node(name: &str, modules: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let up = up(folder.path());
+    node_in(folder.path(), name, modules, &up);
+}
+
+fn node_in(folder: &Path, name: &str, modules: &Path, up: &Up) {
     // Modules are looked for beside the file that asks for them.
-    let check = folder.path().join(name);
+    let check = folder.join(name);
     fs::copy(clients().join(name), &check).unwrap();
-    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).unwrap();
-    client(Command::new("node").arg(check), &up);
+    std::os::unix::fs::symlink(modules, folder.join("node_modules")).unwrap();
+    client(Command::new("node").arg(check), up);
 }
 
 #[track_caller]

@@ -68,7 +68,7 @@ pub fn up(folder: &Path) -> Up {
     up_with(folder, &[])
 }
 
-fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
+pub fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
     let began = Instant::now();
     let mut child = start_with(folder, &["--json"], variables);
     let line = Lines::of(child.stdout.take().unwrap()).next_line();

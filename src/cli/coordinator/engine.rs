@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use tracing::{info, warn};
 use super::choose::{Choice, choose};
 use super::key;
 use crate::cli::load::block_on;
+use crate::cli::page::PageTools;
 use crate::cli::place::Place;
 use crate::cli::{Exit, Failure, Root, output, threads};
 use crate::config::Config;
@@ -20,7 +22,8 @@ use crate::daemon::locate::Located;
 use crate::daemon::state::WorkerState;
 use crate::daemon::{
     Crew, Device, DeviceModel, Devices, OfferTerms, OwnerChoices, OwnerPause, OwnerRules,
-    PauseOrder, Post, Signal, Signals, WantedModel, Way, keep_uses, use_model, watch_upstreams,
+    PauseOrder, Post, Signal, Signals, WantedModel, Way, keep_uses, page, use_model,
+    watch_upstreams,
 };
 use crate::hardware;
 use crate::link::Dial;
@@ -119,7 +122,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
         let rules = OwnerRules::follow(&config.owner, &tasks);
         let upstreams = watch_upstreams(config, &tasks).await;
         let started = tokio::select! {
-            started = start(args, config, (&rules, upstreams), &tasks) => started?,
+            started = start((args, root), config, (&rules, upstreams), &tasks) => started?,
             () = orphaned(args) => return Ok(()),
         };
         let (mut crew, place, mut control) = started;
@@ -178,7 +181,7 @@ pub fn run(args: &EngineArgs, root: &Root) -> Result<(), Failure> {
 }
 
 async fn start(
-    args: &EngineArgs,
+    (args, root): (&EngineArgs, &Root),
     config: &Config,
     (rules, upstreams): (&OwnerRules, UpstreamWatch),
     tasks: &Tasks,
@@ -190,6 +193,11 @@ async fn start(
     let choice = choice(args, config, &place, &*devices.first().await).await?;
     let state = WorkerState::new(&config.worker.name());
     state.follows(&config.owner);
+    state.is_starting("loading models");
+    let control = ControlSocket::open(&config.worker.data_dir, state.clone(), tasks).await;
+    let tools = Arc::new(PageTools::of_engine(root, args.coordinator_process));
+    let (places, of_worker) = ((&place.catalog, &place.hub), (&state, control.commands()));
+    page::open(config, places, of_worker, tools, tasks).await;
     state.history().keep(&config.worker.data_dir, &state, tasks);
     keep_uses(&place.hub, &state, tasks);
     state.runs_on(&devices);
@@ -242,7 +250,6 @@ async fn start(
             "starting the worker failed: the coordinator refused it; see the log for the reason",
         ));
     }
-    let control = ControlSocket::open(&config.worker.data_dir, state, tasks).await;
     output::json_line(&working)?;
     Ok((crew, place, control))
 }

@@ -8,6 +8,8 @@ use crate::cli::place::Place;
 use crate::cli::{Exit, Failure};
 use crate::config::Config;
 use crate::coordinator::local_models::{DeleteError, LocalModels, PullError, PullProgress};
+use crate::daemon::control;
+use crate::daemon::page::PageToken;
 use crate::hub::{Event, Progress};
 
 #[derive(Debug)]
@@ -40,6 +42,15 @@ impl LocalModels for ModelsOfThisMachine {
     fn delete(&self, name: String) -> BoxFuture<'static, Result<(), DeleteError>> {
         let config = self.config.clone();
         Box::pin(async move { delete(&name, &config).await })
+    }
+
+    fn worker_page(&self) -> BoxFuture<'static, Option<String>> {
+        let data_dir = self.config.worker.data_dir.clone();
+        Box::pin(async move {
+            let report = control::status(&data_dir).await.ok()??;
+            let token = PageToken::read(&data_dir).ok()??;
+            Some(token.link(&report.page?))
+        })
     }
 }
 

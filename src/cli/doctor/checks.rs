@@ -226,6 +226,20 @@ pub async fn models(config: &Config, devices: &Devices) -> Vec<Check> {
     checks
 }
 
+/// Whether the files of each configured model are on this machine.
+pub fn files(config: &Config) -> Vec<Check> {
+    let place = match Place::open(config) {
+        Ok(place) => place,
+        Err(failure) => return vec![Check::fail("models", failure, "correct the catalog entry")],
+    };
+    let wanted = config.models.serve.0.iter();
+    let checks = wanted.map(|wanted| match place.locate(wanted) {
+        Ok(_) => Check::ok("models", format!("{wanted} is on disk")),
+        Err(error) => failed(wanted, &Failure::from(error)),
+    });
+    checks.collect()
+}
+
 fn failed(wanted: &str, failure: &Failure) -> Check {
     let advice = failure.advice();
     let advice = advice.unwrap_or("`worker models verify` checks the files");

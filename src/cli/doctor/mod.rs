@@ -62,13 +62,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         report.add(check)?;
     }
     let machine = hardware::probe();
-    for check in [
-        checks::graphics(&machine, cfg!(feature = "cuda")),
-        checks::memory(machine.memory),
-        checks::disk("disk for models", &config.hub.cache_dir),
-        checks::disk("disk for data", &config.worker.data_dir),
-        checks::clock(std::time::SystemTime::now()),
-    ] {
+    for check in of_machine(&config, &machine) {
         report.add(check)?;
     }
     let (check, devices) = checks::device(&config, &machine);
@@ -92,6 +86,40 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         report.add(check)?;
     }
     report.end()
+}
+
+/// The checks that leave device and models to a worker that runs: the owner's page shows them.
+pub async fn beside_worker(root: &Root, has_coordinators: bool) -> Vec<Check> {
+    let (config, configuration, secrets) = match configuration(root) {
+        Ok(read) => read,
+        Err(failure) => return vec![Check::fail("configuration", failure, "correct the file")],
+    };
+    let mut found = vec![configuration];
+    found.extend(secrets);
+    let files = config.clone();
+    let of_machine = tokio::task::spawn_blocking(move || {
+        let machine = hardware::probe();
+        let mut found = of_machine(&files, &machine);
+        found.extend(checks::files(&files));
+        found
+    });
+    // Reading the machine does not panic.
+    found.extend(of_machine.await.unwrap_or_default());
+    found.extend(upstreams::checks(&config).await);
+    if has_coordinators {
+        found.extend(coordinators::checks(&config, root.offline).await);
+    }
+    found
+}
+
+fn of_machine(config: &Config, machine: &hardware::Machine) -> Vec<Check> {
+    vec![
+        checks::graphics(machine, cfg!(feature = "cuda")),
+        checks::memory(machine.memory),
+        checks::disk("disk for models", &config.hub.cache_dir),
+        checks::disk("disk for data", &config.worker.data_dir),
+        checks::clock(std::time::SystemTime::now()),
+    ]
 }
 
 /// The configuration; if it is invalid, that is the finding, and defaults replace it.

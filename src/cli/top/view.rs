@@ -294,6 +294,7 @@ mod tests {
                 watts: Some(412.4),
                 celsius: Some(61),
             }],
+            page: None,
             energy: EnergyReport {
                 today_watt_hours: Some(1500.0),
                 today_cost: Some(0.45),

@@ -21,6 +21,7 @@ use crate::accounts::{ANONYMOUS_KEY, Accounts};
 use crate::error::ApiError;
 use crate::passkeys::Passkeys;
 use crate::state::DoorSettings;
+use muster_pages::origin::{self, OriginRefusal};
 use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::job::{FailureKind, RequestId};
 use muster_protocol::ollama;
@@ -28,7 +29,7 @@ use muster_protocol::ollama;
 use super::address::{Address, PeerAddress, Proxied};
 use super::auth::key_in;
 use super::legacy::BASE;
-use super::{origin, reply, unbuilt};
+use super::{reply, unbuilt};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
@@ -108,7 +109,11 @@ fn refused_origin(settings: &DoorSettings, request: &Request) -> Option<&'static
     if settings.development.is_none() && !is_local {
         return None;
     }
-    origin::refusal(request.method(), request.uri(), request.headers())
+    let refusal = origin::refusal(request.method(), request.uri(), request.headers())?;
+    Some(match refusal {
+        OriginRefusal::Host => "without a key Host must be localhost or a loopback address",
+        OriginRefusal::Page => "without a key pages of other origins are refused",
+    })
 }
 
 /// Whether the request may use the coordinator's own key: it comes from this machine and through no proxy.

@@ -10,7 +10,6 @@
 //! | `idempotency`, `digest` | repeated requests with the same key; digests of requests |
 //! | `rates` | rate limits of the AI Horde API, by address |
 //! | `open` | the router state |
-//! | `origin` | which pages may reach a coordinator without a key |
 //! | `reply`, `pages` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `openai`, `anthropic`, `ollama` | routes of OpenAI's, Anthropic's and Ollama's API |
@@ -58,7 +57,6 @@ mod ollama;
 mod open;
 mod openai;
 mod openapi;
-mod origin;
 mod pages;
 mod params;
 mod pricing;

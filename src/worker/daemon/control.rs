@@ -85,57 +85,81 @@ pub struct ControlRequest {
     reply: oneshot::Sender<CommandReply>,
 }
 
-/// Hears the owner's commands. Without a socket none ever comes.
+/// Hears the owner's commands, from its socket and from [`OwnerCommands`].
 pub struct ControlSocket {
-    commands: Option<mpsc::Receiver<ControlRequest>>,
-    path: PathBuf,
+    commands: mpsc::Receiver<ControlRequest>,
+    sender: OwnerCommands,
+    /// None where nothing listens.
+    path: Option<PathBuf>,
+}
+
+/// Sends commands to the worker of this process. Clones are the same.
+#[derive(Clone)]
+pub struct OwnerCommands(mpsc::Sender<ControlRequest>);
+
+impl OwnerCommands {
+    /// Returns once the command is carried out.
+    pub async fn carry_out(&self, command: OwnerCommand) -> CommandReply {
+        let (reply, told) = oneshot::channel();
+        let _ = self.0.send(ControlRequest { command, reply }).await;
+        told.await.unwrap_or_else(|_| {
+            let text = "the worker ended before the command was carried out";
+            Err(CommandFailure::new(CommandCause::Failed, text))
+        })
+    }
 }
 
 impl ControlSocket {
     /// Listens until the tasks stop. A worker without this socket works as well, so failures are told and no more.
     pub async fn open(data_dir: &Path, state: WorkerState, tasks: &Tasks) -> Self {
+        let (sender, commands) = mpsc::channel(WAITING_COMMANDS);
+        let sender = OwnerCommands(sender);
         let path = data_dir.join(SOCKET);
-        if UnixStream::connect(&path).await.is_ok() {
+        let is_listening = if UnixStream::connect(&path).await.is_ok() {
             warn!(
                 "another worker uses {}: `worker models load` and `unload` reach that one; give this one its own worker.data_dir",
                 data_dir.display()
             );
-            return Self {
-                commands: None,
-                path,
-            };
-        }
-        let commands = match listen(data_dir, &path) {
-            Ok(listener) => {
-                let (sender, commands) = mpsc::channel(WAITING_COMMANDS);
-                tasks.start(accept(listener, (sender, state), tasks.clone()));
-                Some(commands)
-            }
-            Err(error) => {
-                warn!(
-                    "listening at {} failed, so `worker models load` and `unload` cannot reach this worker: {error}",
-                    path.display()
-                );
-                None
+            false
+        } else {
+            match listen(data_dir, &path) {
+                Ok(listener) => {
+                    tasks.start(accept(listener, (sender.clone(), state), tasks.clone()));
+                    true
+                }
+                Err(error) => {
+                    warn!(
+                        "listening at {} failed, so `worker models load` and `unload` cannot reach this worker: {error}",
+                        path.display()
+                    );
+                    false
+                }
             }
         };
-        Self { commands, path }
+        Self {
+            commands,
+            sender,
+            path: is_listening.then_some(path),
+        }
+    }
+
+    pub fn commands(&self) -> OwnerCommands {
+        self.sender.clone()
     }
 
     pub async fn next(&mut self) -> ControlRequest {
-        if let Some(commands) = &mut self.commands
-            && let Some(request) = commands.recv().await
-        {
-            return request;
+        match self.commands.recv().await {
+            Some(request) => request,
+            // A sender is a part of this value.
+            None => pending().await,
         }
-        pending().await
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        if self.commands.is_some() {
-            let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -161,11 +185,7 @@ fn listen(data_dir: &Path, path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn accept(
-    listener: UnixListener,
-    worker: (mpsc::Sender<ControlRequest>, WorkerState),
-    tasks: Tasks,
-) {
+async fn accept(listener: UnixListener, worker: (OwnerCommands, WorkerState), tasks: Tasks) {
     let stopping = tasks.stopping();
     loop {
         let accepted = tokio::select! {
@@ -188,7 +208,7 @@ async fn accept(
 
 async fn serve(
     mut stream: UnixStream,
-    (commands, state): (mpsc::Sender<ControlRequest>, WorkerState),
+    (commands, state): (OwnerCommands, WorkerState),
 ) -> io::Result<()> {
     let line = match timeout(COMMAND_TIME, read_line(&mut stream)).await {
         Ok(line) => line?,
@@ -199,14 +219,7 @@ async fn serve(
         return stream.write_all(format!("{report}\n").as_bytes()).await;
     }
     let reply = match OwnerCommand::read(&line) {
-        Some(command) => {
-            let (reply, told) = oneshot::channel();
-            let _ = commands.send(ControlRequest { command, reply }).await;
-            told.await.unwrap_or_else(|_| {
-                let text = "the worker ended before the command was carried out";
-                Err(CommandFailure::new(CommandCause::Failed, text))
-            })
-        }
+        Some(command) => commands.carry_out(command).await,
         None => {
             let text = "the worker does not know this command: its version is another one";
             Err(CommandFailure::new(CommandCause::Failed, text))
@@ -420,7 +433,7 @@ mod tests {
         let metadata = fs::metadata(folder.path().join(SOCKET)).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
         let second = ControlSocket::open(folder.path(), state.clone(), &tasks).await;
-        assert!(second.commands.is_none());
+        assert!(second.path.is_none());
         drop(second);
         state.is_starting("loading m");
         let report = status(folder.path()).await.unwrap().unwrap();

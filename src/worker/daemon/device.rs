@@ -481,6 +481,11 @@ impl Device {
         &self.room
     }
 
+    /// As it is without any model.
+    pub fn whole_room(&self) -> &Room {
+        &self.whole
+    }
+
     /// The thread of models that make media, started the first time.
     pub fn maker(&mut self) -> Result<Maker, DaemonError> {
         if let Some(maker) = &self.engines.maker {

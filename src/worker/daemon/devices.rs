@@ -80,6 +80,18 @@ impl Devices {
         self.list[roomiest].device().await.room().clone()
     }
 
+    /// The room of the device that has most of it once no model is in memory.
+    pub async fn most_whole_room(&self) -> Room {
+        let mut most = self.first().await.whole_room().clone();
+        for residency in &self.list[1..] {
+            let device = residency.device().await;
+            if device.whole_room().left_bytes() > most.left_bytes() {
+                most = device.whole_room().clone();
+            }
+        }
+        most
+    }
+
     /// The engines of all devices, as jobs see them.
     pub async fn fleet(&self) -> Fleet {
         let mut fleet = Vec::new();

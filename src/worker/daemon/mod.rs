@@ -14,6 +14,7 @@
 //! | `owner/` | when the machine is its owner's alone |
 //! | `residency` | which models are in memory |
 //! | `control` | commands of the owner to the running worker |
+//! | `page/` | the worker in a browser of its owner |
 //! | `state`, `report` | the worker's state, as its owner asks for it |
 //! | `causes` | why no jobs come |
 //! | `inquiries` | demand for models, and why a coordinator is not connected |
@@ -52,6 +53,7 @@ mod look;
 pub mod media;
 mod owner;
 mod pace;
+pub mod page;
 mod posts;
 mod registration;
 pub mod report;
@@ -66,6 +68,7 @@ mod uses;
 mod worker;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -90,6 +93,7 @@ use fit::Wishes;
 use locate::{LocateError, Located, Shelves};
 pub use media::{FilmType, VideoFile, infotext, transcript};
 pub use owner::{OwnerPause, OwnerRules, PauseOrder};
+use page::OwnerTools;
 use posts::posts;
 pub use posts::{inquiry, tls};
 pub use served::{OfferTerms, Served};
@@ -106,6 +110,7 @@ pub async fn run(
     config: &Config,
     catalog: &Catalog,
     hub: &Hub,
+    tools: Arc<dyn OwnerTools>,
     mut reload: impl FnMut() -> Option<Config>,
 ) -> Result<(), DaemonError> {
     let mut signals = Signals::listen()?;
@@ -114,6 +119,8 @@ pub async fn run(
     let state = WorkerState::new(&config.worker.name());
     let mut control = ControlSocket::open(&config.worker.data_dir, state.clone(), &tasks).await;
     state.follows(&config.owner);
+    let of_worker = (&state, control.commands());
+    page::open(config, (catalog, hub), of_worker, tools, &tasks).await;
     state
         .history()
         .keep(&config.worker.data_dir, &state, &tasks);

@@ -37,6 +37,9 @@ pub struct WorkerReport {
     /// The rules of `[owner]` that are set.
     #[serde(default)]
     pub rules: Vec<String>,
+    /// Address of the owner's page, without its token.
+    #[serde(default)]
+    pub page: Option<String>,
     /// All that keeps jobs away; empty while jobs come.
     #[serde(default)]
     pub no_jobs: Vec<NoJobsReport>,

@@ -45,6 +45,10 @@ struct Sources {
     energy_price: Option<f64>,
     /// The share of time in which models compute.
     duty: Option<watch::Receiver<f64>>,
+    kudos_worth: Option<f64>,
+    /// How often the settings of the owner were taken over.
+    settings: watch::Sender<u64>,
+    page: Option<String>,
     models: Vec<DeviceModel>,
     /// Models that could not be loaded, and why.
     refused_models: BTreeMap<String, String>,
@@ -71,6 +75,9 @@ impl WorkerState {
             rules: Vec::new(),
             energy_price: None,
             duty: None,
+            kudos_worth: None,
+            settings: watch::Sender::default(),
+            page: None,
             models: Vec::new(),
             refused_models: BTreeMap::new(),
             devices: None,
@@ -103,6 +110,29 @@ impl WorkerState {
         let mut sources = self.lock();
         sources.rules = owner.rules();
         sources.energy_price = owner.energy_price.map(|price| price.0);
+        sources.kudos_worth = owner.kudos_worth.map(|worth| worth.0);
+        sources.settings.send_modify(|times| *times += 1);
+    }
+
+    /// Changes whenever the settings of the owner are taken over.
+    pub fn settings(&self) -> watch::Receiver<u64> {
+        self.lock().settings.subscribe()
+    }
+
+    /// The owner's page is served at this address.
+    pub fn has_page(&self, url: String) {
+        self.lock().page = Some(url);
+    }
+
+    /// `owner.energy_price` and `owner.kudos_worth`.
+    pub fn prices(&self) -> (Option<f64>, Option<f64>) {
+        let sources = self.lock();
+        (sources.energy_price, sources.kudos_worth)
+    }
+
+    /// None before the worker has its devices.
+    pub fn devices(&self) -> Option<Devices> {
+        self.lock().devices.clone()
     }
 
     /// The share of time in which models compute, as the rules have it.
@@ -256,6 +286,7 @@ impl Sources {
             gpus: self.history.gpus(),
             rules: self.rules_of(&energy),
             energy,
+            page: self.page.clone(),
             no_jobs,
             coordinators,
         }

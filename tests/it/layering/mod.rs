@@ -38,7 +38,7 @@ const SIBLINGS: &[(&str, &[&str])] = &[
 
 /// The only places that may name a crate.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("axum", &["coordinator/http"]),
+    ("axum", &["coordinator/http", "worker/daemon/page"]),
     ("candle_core", &["kernels", "engine", "cli/bench"]),
     ("candle_flash_attn", &["kernels"]),
     ("candle_nn", &["kernels", "engine"]),
@@ -73,6 +73,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "lib.rs",
         ],
     ),
+    ("muster_pages", &["coordinator/http", "worker/daemon/page"]),
     (
         "muster_process",
         &[
@@ -132,7 +133,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("ratatui", &["cli/top"]),
     ("ring", &["coordinator/accounts"]),
     ("sqlx", &["coordinator/storage"]),
+    ("subtle", &["worker/daemon/page"]),
     ("tokenizers", &["engine/runtime/text"]),
+    ("toml_edit", &["config/edit.rs"]),
     ("toktrie", &["engine/runtime/grammar"]),
     ("tracing_subscriber", &["process/telemetry.rs"]),
     (
@@ -185,6 +188,7 @@ const DERIVES_SERDE: &[&str] = &[
     "protocol",
     "reader",
     "worker/catalog",
+    "worker/daemon/page",
     "worker/daemon/report.rs",
     "worker/hub",
 ];

@@ -4,6 +4,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+/// The variable of `owner.page`, for tests of the page to remove.
+pub const OWNER_PAGE: &str = "MUSTER_OWNER_PAGE";
+
 /// One run of `worker`, to be described and then run.
 pub struct Worker {
     command: Command,
@@ -25,7 +28,9 @@ pub fn worker(arguments: &[&str]) -> Worker {
         .args(arguments)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
-        .env("HOME", "/nonexistent");
+        .env("HOME", "/nonexistent")
+        // Tests share no port.
+        .env(OWNER_PAGE, "false");
     Worker {
         command,
         input: None,

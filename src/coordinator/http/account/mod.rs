@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 
 use super::auth::Admitted;
 use super::reply::Reply;
-use crate::accounts::{Accounts, Caller};
+use crate::accounts::{Accounts, Caller, Roles, Scopes};
 use crate::error::ApiError;
+use crate::local_models::LocalModelsSlot;
 use crate::state::DoorSettings;
 use crate::storage::{StorageError, Store};
 use muster_protocol::job::FailureKind;
@@ -49,6 +50,7 @@ pub async fn show(
     State(accounts): State<Accounts>,
     State(store): State<Store>,
     State(settings): State<Arc<DoorSettings>>,
+    State(local): State<LocalModelsSlot>,
     AccountCaller(caller): AccountCaller,
 ) -> Result<Reply, ApiError> {
     let kudos = store.balance(caller.account).await.map_err(unavailable)?;
@@ -73,7 +75,14 @@ pub async fn show(
             "chat_messages": settings.chat_messages,
             "free_requests_per_day": settings.free_requests_per_day,
         },
+        "worker_page": worker_page(&caller, &local).await,
     })))
+}
+
+/// The link opens the owner's page of the worker beside the coordinator, for keys that may operate both.
+async fn worker_page(caller: &Caller, local: &LocalModelsSlot) -> Option<String> {
+    let may = caller.may(Scopes::ACCOUNT_MANAGE) && caller.has(Roles::ADMIN);
+    local.get().filter(|_| may)?.worker_page().await
 }
 
 pub fn unavailable(_: StorageError) -> ApiError {

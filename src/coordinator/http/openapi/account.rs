@@ -115,6 +115,7 @@ fn account() -> Value {
             "chat_messages": about(count(), "Messages of one chat request."),
             "free_requests_per_day": about(maybe_count(), "Requests per UTC day without paid credits; null: no limit."),
         })),
+        "worker_page": about(maybe_text(), "For administrators: link to the page of the coordinator's own worker."),
     }))
 }
 

@@ -17,9 +17,6 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use sha2::{Digest, Sha256};
 
 /// A page of these files.
 macro_rules! page {
@@ -49,18 +46,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// Styles and scripts are inline elements without attributes, allowed by hash. Images and audio come only from
-    /// replies that the scripts received.
     pub fn new(html: impl Into<Cow<'static, str>>) -> Self {
         let html = html.into();
-        let policy = format!(
-            "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; media-src 'self' blob:; \
-             base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            hashes(&html, "style"),
-            hashes(&html, "script"),
-        );
         // The policy contains only hashes and ASCII text.
-        let policy = HeaderValue::try_from(policy);
+        let policy = HeaderValue::try_from(muster_pages::policy(&html));
         let nothing = HeaderValue::from_static("default-src 'none'");
         Self {
             html,
@@ -82,34 +71,5 @@ impl IntoResponse for &'static Page {
         .into_iter()
         .collect();
         (headers, &*self.html).into_response()
-    }
-}
-
-/// CSP hashes of the contents of all `<name>` elements.
-fn hashes(html: &str, name: &str) -> String {
-    let (opening, closing) = (format!("<{name}>"), format!("</{name}>"));
-    let bodies = html.split(opening.as_str()).skip(1);
-    let hashes = bodies.filter_map(|rest| {
-        let (body, _) = rest.split_once(closing.as_str())?;
-        let hash = BASE64_STANDARD.encode(Sha256::digest(body));
-        Some(format!("'sha256-{hash}'"))
-    });
-    match hashes.collect::<Vec<_>>().join(" ") {
-        none if none.is_empty() => "'none'".to_owned(),
-        hashes => hashes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hashes;
-
-    #[test]
-    fn scripts_and_styles_are_named_by_their_hashes() {
-        // printf 'alert(1)' | openssl dgst -sha256 -binary | base64
-        let one = "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='";
-        let html = "<p>x</p><script>alert(1)</script><script>alert(1)</script>";
-        assert_eq!(hashes(html, "script"), format!("{one} {one}"));
-        assert_eq!(hashes(html, "style"), "'none'");
     }
 }

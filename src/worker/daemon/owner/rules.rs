@@ -124,7 +124,7 @@ fn is_program(running: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use muster_config::Hours;
+    use muster_config::{Hours, PageAddress};
 
     use super::*;
 
@@ -140,6 +140,8 @@ mod tests {
             most_watts: None,
             resume_after: Duration::from_secs(30),
             energy_price: None,
+            kudos_worth: None,
+            page: PageAddress(None),
         }
     }
 

@@ -1,24 +1,33 @@
-//! Which web pages may reach a coordinator without a key, in development mode and on routes for local programs: only
-//! its own. A browser on the same machine sends any page's requests to `localhost`, and a page whose name resolves to
-//! 127.0.0.1 (DNS rebinding) differs from our own only by the name in `Host`.
+//! Which web pages may send requests to a server on this machine: only its own. A browser on the same machine sends any
+//! page's requests to `localhost`, and a page whose name resolves to 127.0.0.1 (DNS rebinding) differs from our own only
+//! by the name in `Host`.
 
 use std::net::IpAddr;
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Why a request must be refused, if it must.
-pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
+/// Why a request must not be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OriginRefusal {
+    /// `Host` names another machine.
+    Host,
+    /// A page of another origin sent the request.
+    Page,
+}
+
+/// None where the request may be served.
+pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<OriginRefusal> {
     // HTTP/2 puts the host in the URI.
     let in_uri = uri.authority().map(Authority::as_str);
     let in_header = headers.get(HOST).map(text);
     let host = in_uri.or(in_header);
     if !host.is_none_or(is_here) {
-        return Some("without a key Host must be localhost or a loopback address");
+        return Some(OriginRefusal::Host);
     }
     let is_own = |origin: &str| {
         let rest = ["http://", "https://"]
@@ -27,7 +36,7 @@ pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'stat
         rest.is_some() && rest == host
     };
     if !headers.get(ORIGIN).map(text).is_none_or(is_own) || is_of_a_page(method, headers) {
-        return Some("without a key pages of other origins are refused");
+        return Some(OriginRefusal::Page);
     }
     None
 }
@@ -61,7 +70,7 @@ fn text(value: &HeaderValue) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+    use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
     use super::refusal;
 
