@@ -3,7 +3,7 @@
 //! | file | purpose |
 //! | --- | --- |
 //! | [`origin`] | which pages may send requests to a server that listens on loopback |
-//! | [`policy`] | the content security policy of a page |
+//! | `policy` | the content security policy of a page |
 
 #![cfg_attr(
     test,

@@ -1,5 +1,5 @@
--- key JYdsikZWMEFOcIdTGAemq0
--- secret c06881ee6f4d05f9f163c8f871c65e0e0c6541b854137cb4951e532e0416fc55
+-- key 0jObprUHv7HTa_1lSnIbWK
+-- secret 032fda900c1d43904e7f9029a62693796a6901c75d31e62c200a4b67036ba01f
 BEGIN TRANSACTION;
 CREATE TABLE accounts (
     id INTEGER PRIMARY KEY,
@@ -9,7 +9,7 @@ CREATE TABLE accounts (
 , login TEXT);
 INSERT INTO "accounts" VALUES(-1,'house','',0,NULL);
 INSERT INTO "accounts" VALUES(0,'Anonymous','',0,NULL);
-INSERT INTO "accounts" VALUES(1,'admin','user moderator admin worker_owner trusted customizer',1795890661165,'admin');
+INSERT INTO "accounts" VALUES(1,'admin','user moderator admin worker_owner trusted customizer',1796027392665,'admin');
 CREATE TABLE balances (
     account BIGINT PRIMARY KEY,
     kudos BIGINT NOT NULL
@@ -38,15 +38,15 @@ CREATE TABLE collections (
 CREATE TABLE coordinators (
     epoch BIGINT PRIMARY KEY,
     renewed_at BIGINT NOT NULL
-);
-INSERT INTO "coordinators" VALUES(1,0);
+, address TEXT NOT NULL DEFAULT '');
+INSERT INTO "coordinators" VALUES(1,0,'');
 CREATE TABLE counters (
     name TEXT PRIMARY KEY,
     value BIGINT NOT NULL
 );
-INSERT INTO "counters" VALUES('schema',30);
+INSERT INTO "counters" VALUES('schema',32);
 INSERT INTO "counters" VALUES('keys',1);
-INSERT INTO "counters" VALUES('probe',0);
+INSERT INTO "counters" VALUES('probe',23);
 INSERT INTO "counters" VALUES('modes',0);
 INSERT INTO "counters" VALUES('filters',0);
 INSERT INTO "counters" VALUES('timeouts',0);
@@ -116,7 +116,7 @@ CREATE TABLE keys (
     revoked_at BIGINT,
     revision BIGINT NOT NULL
 , joins BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "keys" VALUES(1,'d7c28b45ddc3',1,'68fff2acbe5d57e32efb2631289f4b824c4a9dadc663b7eedcb9cc5145d2c423','first start','inference.submit worker.connect account.read account.manage',NULL,1795890661169,NULL,NULL,1,0);
+INSERT INTO "keys" VALUES(1,'8bef82bf0c07',1,'1d51f32ba0255e3b039c4462a84204808670a8c1ed3bfe5652593698a0d2a586','first start','inference.submit worker.connect account.read account.manage',NULL,1796027392668,NULL,NULL,1,0);
 CREATE TABLE ledger (
     id INTEGER PRIMARY KEY,
     job TEXT NOT NULL,
@@ -126,118 +126,118 @@ CREATE TABLE ledger (
     amount BIGINT NOT NULL,
     at BIGINT NOT NULL
 );
-INSERT INTO "ledger" VALUES(1,'01a2236c-c72e-703d-9965-48c4fe38e352',-1,NULL,'start',-14000,1795890661165);
-INSERT INTO "ledger" VALUES(2,'01a2236c-c72e-703d-9965-48c4fe38e352',1,NULL,'start',14000,1795890661165);
-INSERT INTO "ledger" VALUES(3,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',1,NULL,'charge',-1100,1795890661562);
-INSERT INTO "ledger" VALUES(4,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',1,1,'reward',100,1795890661562);
-INSERT INTO "ledger" VALUES(5,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',-1,NULL,'fee',1000,1795890661562);
-INSERT INTO "ledger" VALUES(6,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',-1,NULL,'forgiven',-1100,1795890661562);
-INSERT INTO "ledger" VALUES(7,'01a2236c-c8af-77b8-8e46-c6cee99a5d4e',1,NULL,'forgiven',1100,1795890661562);
-INSERT INTO "ledger" VALUES(8,'01a2236c-c8d6-7856-8556-1da13d11ba5a',1,NULL,'charge',-1100,1795890661672);
-INSERT INTO "ledger" VALUES(9,'01a2236c-c8d6-7856-8556-1da13d11ba5a',1,1,'reward',100,1795890661672);
-INSERT INTO "ledger" VALUES(10,'01a2236c-c8d6-7856-8556-1da13d11ba5a',-1,NULL,'fee',1000,1795890661672);
-INSERT INTO "ledger" VALUES(11,'01a2236c-c8d6-7856-8556-1da13d11ba5a',-1,NULL,'forgiven',-1000,1795890661672);
-INSERT INTO "ledger" VALUES(12,'01a2236c-c8d6-7856-8556-1da13d11ba5a',1,NULL,'forgiven',1000,1795890661672);
-INSERT INTO "ledger" VALUES(13,'01a2236c-c92e-78a6-b819-b13d468622d7',1,NULL,'charge',-1100,1795890661764);
-INSERT INTO "ledger" VALUES(14,'01a2236c-c92e-78a6-b819-b13d468622d7',1,1,'reward',100,1795890661764);
-INSERT INTO "ledger" VALUES(15,'01a2236c-c92e-78a6-b819-b13d468622d7',-1,NULL,'fee',1000,1795890661764);
-INSERT INTO "ledger" VALUES(16,'01a2236c-c92e-78a6-b819-b13d468622d7',-1,NULL,'forgiven',-1000,1795890661764);
-INSERT INTO "ledger" VALUES(17,'01a2236c-c92e-78a6-b819-b13d468622d7',1,NULL,'forgiven',1000,1795890661764);
-INSERT INTO "ledger" VALUES(18,'01a2236c-c98a-757a-b4ed-289832cc0b93',1,NULL,'charge',-1100,1795890661867);
-INSERT INTO "ledger" VALUES(19,'01a2236c-c98a-757a-b4ed-289832cc0b93',1,1,'reward',100,1795890661867);
-INSERT INTO "ledger" VALUES(20,'01a2236c-c98a-757a-b4ed-289832cc0b93',-1,NULL,'fee',1000,1795890661867);
-INSERT INTO "ledger" VALUES(21,'01a2236c-c98a-757a-b4ed-289832cc0b93',-1,NULL,'forgiven',-1000,1795890661867);
-INSERT INTO "ledger" VALUES(22,'01a2236c-c98a-757a-b4ed-289832cc0b93',1,NULL,'forgiven',1000,1795890661867);
-INSERT INTO "ledger" VALUES(23,'01a2236c-c9f2-7315-847a-ff75d3db0214',1,NULL,'charge',-1100,1795890661968);
-INSERT INTO "ledger" VALUES(24,'01a2236c-c9f2-7315-847a-ff75d3db0214',1,1,'reward',100,1795890661968);
-INSERT INTO "ledger" VALUES(25,'01a2236c-c9f2-7315-847a-ff75d3db0214',-1,NULL,'fee',1000,1795890661968);
-INSERT INTO "ledger" VALUES(26,'01a2236c-c9f2-7315-847a-ff75d3db0214',-1,NULL,'forgiven',-1000,1795890661968);
-INSERT INTO "ledger" VALUES(27,'01a2236c-c9f2-7315-847a-ff75d3db0214',1,NULL,'forgiven',1000,1795890661968);
-INSERT INTO "ledger" VALUES(28,'01a2236c-ca56-77d9-bdb6-f75c92105625',1,NULL,'charge',-1100,1795890662056);
-INSERT INTO "ledger" VALUES(29,'01a2236c-ca56-77d9-bdb6-f75c92105625',1,1,'reward',100,1795890662056);
-INSERT INTO "ledger" VALUES(30,'01a2236c-ca56-77d9-bdb6-f75c92105625',-1,NULL,'fee',1000,1795890662056);
-INSERT INTO "ledger" VALUES(31,'01a2236c-ca56-77d9-bdb6-f75c92105625',-1,NULL,'forgiven',-1000,1795890662056);
-INSERT INTO "ledger" VALUES(32,'01a2236c-ca56-77d9-bdb6-f75c92105625',1,NULL,'forgiven',1000,1795890662056);
-INSERT INTO "ledger" VALUES(33,'01a2236c-caae-7c91-897f-fa226c4c6eaf',1,NULL,'charge',-1100,1795890662144);
-INSERT INTO "ledger" VALUES(34,'01a2236c-caae-7c91-897f-fa226c4c6eaf',1,1,'reward',100,1795890662144);
-INSERT INTO "ledger" VALUES(35,'01a2236c-caae-7c91-897f-fa226c4c6eaf',-1,NULL,'fee',1000,1795890662144);
-INSERT INTO "ledger" VALUES(36,'01a2236c-caae-7c91-897f-fa226c4c6eaf',-1,NULL,'forgiven',-1000,1795890662144);
-INSERT INTO "ledger" VALUES(37,'01a2236c-caae-7c91-897f-fa226c4c6eaf',1,NULL,'forgiven',1000,1795890662144);
-INSERT INTO "ledger" VALUES(38,'01a2236c-cb06-7ae9-a825-31a4004132a2',1,NULL,'charge',-1100,1795890662236);
-INSERT INTO "ledger" VALUES(39,'01a2236c-cb06-7ae9-a825-31a4004132a2',1,1,'reward',100,1795890662236);
-INSERT INTO "ledger" VALUES(40,'01a2236c-cb06-7ae9-a825-31a4004132a2',-1,NULL,'fee',1000,1795890662236);
-INSERT INTO "ledger" VALUES(41,'01a2236c-cb06-7ae9-a825-31a4004132a2',-1,NULL,'forgiven',-1000,1795890662236);
-INSERT INTO "ledger" VALUES(42,'01a2236c-cb06-7ae9-a825-31a4004132a2',1,NULL,'forgiven',1000,1795890662236);
-INSERT INTO "ledger" VALUES(43,'01a2236c-cb63-7a80-8d9e-bed4e783745f',1,NULL,'charge',-1100,1795890662328);
-INSERT INTO "ledger" VALUES(44,'01a2236c-cb63-7a80-8d9e-bed4e783745f',1,1,'reward',100,1795890662328);
-INSERT INTO "ledger" VALUES(45,'01a2236c-cb63-7a80-8d9e-bed4e783745f',-1,NULL,'fee',1000,1795890662328);
-INSERT INTO "ledger" VALUES(46,'01a2236c-cb63-7a80-8d9e-bed4e783745f',-1,NULL,'forgiven',-1000,1795890662328);
-INSERT INTO "ledger" VALUES(47,'01a2236c-cb63-7a80-8d9e-bed4e783745f',1,NULL,'forgiven',1000,1795890662328);
-INSERT INTO "ledger" VALUES(48,'01a2236c-cbbe-7f06-9160-788cb87e1558',1,NULL,'charge',-1100,1795890662420);
-INSERT INTO "ledger" VALUES(49,'01a2236c-cbbe-7f06-9160-788cb87e1558',1,1,'reward',100,1795890662420);
-INSERT INTO "ledger" VALUES(50,'01a2236c-cbbe-7f06-9160-788cb87e1558',-1,NULL,'fee',1000,1795890662420);
-INSERT INTO "ledger" VALUES(51,'01a2236c-cbbe-7f06-9160-788cb87e1558',-1,NULL,'forgiven',-1000,1795890662420);
-INSERT INTO "ledger" VALUES(52,'01a2236c-cbbe-7f06-9160-788cb87e1558',1,NULL,'forgiven',1000,1795890662420);
-INSERT INTO "ledger" VALUES(53,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',1,NULL,'charge',-1100,1795890662604);
-INSERT INTO "ledger" VALUES(54,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',1,1,'reward',100,1795890662604);
-INSERT INTO "ledger" VALUES(55,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',-1,NULL,'fee',1000,1795890662604);
-INSERT INTO "ledger" VALUES(56,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',-1,NULL,'forgiven',-1000,1795890662604);
-INSERT INTO "ledger" VALUES(57,'01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2',1,NULL,'forgiven',1000,1795890662604);
-INSERT INTO "ledger" VALUES(58,'01a2236c-ccfe-7aae-a515-3979003b3ce6',1,NULL,'charge',-4121,1795890662971);
-INSERT INTO "ledger" VALUES(59,'01a2236c-ccfe-7aae-a515-3979003b3ce6',1,1,'reward',3121,1795890662971);
-INSERT INTO "ledger" VALUES(60,'01a2236c-ccfe-7aae-a515-3979003b3ce6',-1,NULL,'fee',1000,1795890662971);
-INSERT INTO "ledger" VALUES(61,'01a2236c-ccfe-7aae-a515-3979003b3ce6',-1,NULL,'forgiven',-4021,1795890662971);
-INSERT INTO "ledger" VALUES(62,'01a2236c-ccfe-7aae-a515-3979003b3ce6',1,NULL,'forgiven',4021,1795890662971);
-INSERT INTO "ledger" VALUES(63,'01a2236c-ce40-7cde-b912-68391e02101f',1,NULL,'charge',-1133,1795890663196);
-INSERT INTO "ledger" VALUES(64,'01a2236c-ce40-7cde-b912-68391e02101f',1,1,'reward',133,1795890663196);
-INSERT INTO "ledger" VALUES(65,'01a2236c-ce40-7cde-b912-68391e02101f',-1,NULL,'fee',1000,1795890663196);
-INSERT INTO "ledger" VALUES(66,'01a2236c-cf22-7283-95fc-82307d6430e4',1,NULL,'charge',-1666,1795890663297);
-INSERT INTO "ledger" VALUES(67,'01a2236c-cf22-7283-95fc-82307d6430e4',1,1,'reward',666,1795890663297);
-INSERT INTO "ledger" VALUES(68,'01a2236c-cf22-7283-95fc-82307d6430e4',-1,NULL,'fee',1000,1795890663297);
-INSERT INTO "ledger" VALUES(69,'01a2236c-cf86-7310-8967-70faa82e60ca',1,NULL,'charge',-1100,1795890663435);
-INSERT INTO "ledger" VALUES(70,'01a2236c-cf86-7310-8967-70faa82e60ca',1,1,'reward',100,1795890663435);
-INSERT INTO "ledger" VALUES(71,'01a2236c-cf86-7310-8967-70faa82e60ca',-1,NULL,'fee',1000,1795890663435);
-INSERT INTO "ledger" VALUES(72,'01a2236c-d015-7141-8594-82a6990b45c6',1,NULL,'charge',-1100,1795890663523);
-INSERT INTO "ledger" VALUES(73,'01a2236c-d015-7141-8594-82a6990b45c6',1,1,'reward',100,1795890663523);
-INSERT INTO "ledger" VALUES(74,'01a2236c-d015-7141-8594-82a6990b45c6',-1,NULL,'fee',1000,1795890663523);
-INSERT INTO "ledger" VALUES(75,'01a2236c-d015-7141-8594-82a6990b45c6',-1,NULL,'forgiven',-979,1795890663523);
-INSERT INTO "ledger" VALUES(76,'01a2236c-d015-7141-8594-82a6990b45c6',1,NULL,'forgiven',979,1795890663523);
-INSERT INTO "ledger" VALUES(77,'01a2236c-d06a-732f-b479-f7b1c74b6a56',1,NULL,'charge',-1100,1795890664011);
-INSERT INTO "ledger" VALUES(78,'01a2236c-d06a-732f-b479-f7b1c74b6a56',1,1,'reward',100,1795890664011);
-INSERT INTO "ledger" VALUES(79,'01a2236c-d06a-732f-b479-f7b1c74b6a56',-1,NULL,'fee',1000,1795890664011);
-INSERT INTO "ledger" VALUES(80,'01a2236c-d06a-732f-b479-f7b1c74b6a56',-1,NULL,'forgiven',-1000,1795890664011);
-INSERT INTO "ledger" VALUES(81,'01a2236c-d06a-732f-b479-f7b1c74b6a56',1,NULL,'forgiven',1000,1795890664011);
-INSERT INTO "ledger" VALUES(82,'01a2236c-d262-7847-8836-50465c0524b4',1,NULL,'charge',-1100,1795890664492);
-INSERT INTO "ledger" VALUES(83,'01a2236c-d262-7847-8836-50465c0524b4',1,1,'reward',100,1795890664492);
-INSERT INTO "ledger" VALUES(84,'01a2236c-d262-7847-8836-50465c0524b4',-1,NULL,'fee',1000,1795890664492);
-INSERT INTO "ledger" VALUES(85,'01a2236c-d262-7847-8836-50465c0524b4',-1,NULL,'forgiven',-1000,1795890664492);
-INSERT INTO "ledger" VALUES(86,'01a2236c-d262-7847-8836-50465c0524b4',1,NULL,'forgiven',1000,1795890664492);
-INSERT INTO "ledger" VALUES(87,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',1,NULL,'charge',-1100,1795890664616);
-INSERT INTO "ledger" VALUES(88,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',1,1,'reward',100,1795890664616);
-INSERT INTO "ledger" VALUES(89,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',-1,NULL,'fee',1000,1795890664616);
-INSERT INTO "ledger" VALUES(90,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',-1,NULL,'forgiven',-1000,1795890664616);
-INSERT INTO "ledger" VALUES(91,'01a2236c-d46e-7f1f-8fa5-a20ca1504b7d',1,NULL,'forgiven',1000,1795890664616);
-INSERT INTO "ledger" VALUES(92,'01a2236c-d4d7-7945-9d82-9e019c730be2',1,NULL,'charge',-1100,1795890664720);
-INSERT INTO "ledger" VALUES(93,'01a2236c-d4d7-7945-9d82-9e019c730be2',1,1,'reward',100,1795890664720);
-INSERT INTO "ledger" VALUES(94,'01a2236c-d4d7-7945-9d82-9e019c730be2',-1,NULL,'fee',1000,1795890664720);
-INSERT INTO "ledger" VALUES(95,'01a2236c-d4d7-7945-9d82-9e019c730be2',-1,NULL,'forgiven',-1000,1795890664720);
-INSERT INTO "ledger" VALUES(96,'01a2236c-d4d7-7945-9d82-9e019c730be2',1,NULL,'forgiven',1000,1795890664720);
-INSERT INTO "ledger" VALUES(97,'01a2236c-d516-7117-a92a-171cc6c0d02c',-1,NULL,'request',1000,1795890664726);
-INSERT INTO "ledger" VALUES(98,'01a2236c-d516-7117-a92a-171cc6c0d02c',1,NULL,'request',-1000,1795890664726);
-INSERT INTO "ledger" VALUES(99,'01a2236c-d516-7117-a92a-171cc6c0d02c',-1,NULL,'forgiven',-900,1795890664726);
-INSERT INTO "ledger" VALUES(100,'01a2236c-d516-7117-a92a-171cc6c0d02c',1,NULL,'forgiven',900,1795890664726);
-INSERT INTO "ledger" VALUES(101,'01a2236c-d515-727a-95a0-7c2a97ae26fc',1,NULL,'charge',-2141,1795890664866);
-INSERT INTO "ledger" VALUES(102,'01a2236c-d515-727a-95a0-7c2a97ae26fc',1,1,'reward',1141,1795890664866);
-INSERT INTO "ledger" VALUES(103,'01a2236c-d515-727a-95a0-7c2a97ae26fc',-1,NULL,'fee',1000,1795890664866);
-INSERT INTO "ledger" VALUES(104,'01a2236c-d515-727a-95a0-7c2a97ae26fc',-1,NULL,'forgiven',-2141,1795890664866);
-INSERT INTO "ledger" VALUES(105,'01a2236c-d515-727a-95a0-7c2a97ae26fc',1,NULL,'forgiven',2141,1795890664866);
-INSERT INTO "ledger" VALUES(106,'01a2236c-d5b8-70e8-97c3-def9d07a34a1',-1,NULL,'request',1000,1795890664888);
-INSERT INTO "ledger" VALUES(107,'01a2236c-d5b8-70e8-97c3-def9d07a34a1',1,NULL,'request',-1000,1795890664888);
-INSERT INTO "ledger" VALUES(108,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',1,NULL,'charge',-1100,1795890664963);
-INSERT INTO "ledger" VALUES(109,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',1,1,'reward',100,1795890664963);
-INSERT INTO "ledger" VALUES(110,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',-1,NULL,'fee',1000,1795890664963);
-INSERT INTO "ledger" VALUES(111,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',-1,NULL,'forgiven',-959,1795890664963);
-INSERT INTO "ledger" VALUES(112,'01a2236c-d5b7-7d02-b491-ff3acbae6a32',1,NULL,'forgiven',959,1795890664963);
+INSERT INTO "ledger" VALUES(1,'01a22b93-229a-77f0-9c0d-09ad78985e56',-1,NULL,'start',-14000,1796027392665);
+INSERT INTO "ledger" VALUES(2,'01a22b93-229a-77f0-9c0d-09ad78985e56',1,NULL,'start',14000,1796027392665);
+INSERT INTO "ledger" VALUES(3,'01a22b93-2b15-7afb-925f-43722444893f',1,NULL,'charge',-1100,1796027394919);
+INSERT INTO "ledger" VALUES(4,'01a22b93-2b15-7afb-925f-43722444893f',1,1,'reward',100,1796027394919);
+INSERT INTO "ledger" VALUES(5,'01a22b93-2b15-7afb-925f-43722444893f',-1,NULL,'fee',1000,1796027394919);
+INSERT INTO "ledger" VALUES(6,'01a22b93-2b15-7afb-925f-43722444893f',-1,NULL,'forgiven',-1100,1796027394919);
+INSERT INTO "ledger" VALUES(7,'01a22b93-2b15-7afb-925f-43722444893f',1,NULL,'forgiven',1100,1796027394919);
+INSERT INTO "ledger" VALUES(8,'01a22b93-2bdc-753a-9bc9-ac701f117195',1,NULL,'charge',-1100,1796027395139);
+INSERT INTO "ledger" VALUES(9,'01a22b93-2bdc-753a-9bc9-ac701f117195',1,1,'reward',100,1796027395139);
+INSERT INTO "ledger" VALUES(10,'01a22b93-2bdc-753a-9bc9-ac701f117195',-1,NULL,'fee',1000,1796027395139);
+INSERT INTO "ledger" VALUES(11,'01a22b93-2bdc-753a-9bc9-ac701f117195',-1,NULL,'forgiven',-1000,1796027395139);
+INSERT INTO "ledger" VALUES(12,'01a22b93-2bdc-753a-9bc9-ac701f117195',1,NULL,'forgiven',1000,1796027395139);
+INSERT INTO "ledger" VALUES(13,'01a22b93-2c57-7202-977c-a3dde147bb64',1,NULL,'charge',-1100,1796027395256);
+INSERT INTO "ledger" VALUES(14,'01a22b93-2c57-7202-977c-a3dde147bb64',1,1,'reward',100,1796027395256);
+INSERT INTO "ledger" VALUES(15,'01a22b93-2c57-7202-977c-a3dde147bb64',-1,NULL,'fee',1000,1796027395256);
+INSERT INTO "ledger" VALUES(16,'01a22b93-2c57-7202-977c-a3dde147bb64',-1,NULL,'forgiven',-1000,1796027395256);
+INSERT INTO "ledger" VALUES(17,'01a22b93-2c57-7202-977c-a3dde147bb64',1,NULL,'forgiven',1000,1796027395256);
+INSERT INTO "ledger" VALUES(18,'01a22b93-2cca-71d3-bc93-36bb43994a3e',1,NULL,'charge',-1100,1796027395501);
+INSERT INTO "ledger" VALUES(19,'01a22b93-2cca-71d3-bc93-36bb43994a3e',1,1,'reward',100,1796027395501);
+INSERT INTO "ledger" VALUES(20,'01a22b93-2cca-71d3-bc93-36bb43994a3e',-1,NULL,'fee',1000,1796027395501);
+INSERT INTO "ledger" VALUES(21,'01a22b93-2cca-71d3-bc93-36bb43994a3e',-1,NULL,'forgiven',-1000,1796027395501);
+INSERT INTO "ledger" VALUES(22,'01a22b93-2cca-71d3-bc93-36bb43994a3e',1,NULL,'forgiven',1000,1796027395501);
+INSERT INTO "ledger" VALUES(23,'01a22b93-2dc0-7e93-82a3-b15aea6b842c',1,NULL,'charge',-1100,1796027395659);
+INSERT INTO "ledger" VALUES(24,'01a22b93-2dc0-7e93-82a3-b15aea6b842c',1,1,'reward',100,1796027395659);
+INSERT INTO "ledger" VALUES(25,'01a22b93-2dc0-7e93-82a3-b15aea6b842c',-1,NULL,'fee',1000,1796027395659);
+INSERT INTO "ledger" VALUES(26,'01a22b93-2dc0-7e93-82a3-b15aea6b842c',-1,NULL,'forgiven',-1000,1796027395659);
+INSERT INTO "ledger" VALUES(27,'01a22b93-2dc0-7e93-82a3-b15aea6b842c',1,NULL,'forgiven',1000,1796027395659);
+INSERT INTO "ledger" VALUES(28,'01a22b93-2e5c-748d-9f41-70611370af8c',1,NULL,'charge',-1100,1796027395741);
+INSERT INTO "ledger" VALUES(29,'01a22b93-2e5c-748d-9f41-70611370af8c',1,1,'reward',100,1796027395741);
+INSERT INTO "ledger" VALUES(30,'01a22b93-2e5c-748d-9f41-70611370af8c',-1,NULL,'fee',1000,1796027395741);
+INSERT INTO "ledger" VALUES(31,'01a22b93-2e5c-748d-9f41-70611370af8c',-1,NULL,'forgiven',-1000,1796027395741);
+INSERT INTO "ledger" VALUES(32,'01a22b93-2e5c-748d-9f41-70611370af8c',1,NULL,'forgiven',1000,1796027395741);
+INSERT INTO "ledger" VALUES(33,'01a22b93-2eb0-7267-8c98-fdbe196fb369',1,NULL,'charge',-1100,1796027395865);
+INSERT INTO "ledger" VALUES(34,'01a22b93-2eb0-7267-8c98-fdbe196fb369',1,1,'reward',100,1796027395865);
+INSERT INTO "ledger" VALUES(35,'01a22b93-2eb0-7267-8c98-fdbe196fb369',-1,NULL,'fee',1000,1796027395865);
+INSERT INTO "ledger" VALUES(36,'01a22b93-2eb0-7267-8c98-fdbe196fb369',-1,NULL,'forgiven',-1000,1796027395865);
+INSERT INTO "ledger" VALUES(37,'01a22b93-2eb0-7267-8c98-fdbe196fb369',1,NULL,'forgiven',1000,1796027395865);
+INSERT INTO "ledger" VALUES(38,'01a22b93-2f21-7d0b-9294-02cfe9dfc77d',1,NULL,'charge',-1100,1796027395987);
+INSERT INTO "ledger" VALUES(39,'01a22b93-2f21-7d0b-9294-02cfe9dfc77d',1,1,'reward',100,1796027395987);
+INSERT INTO "ledger" VALUES(40,'01a22b93-2f21-7d0b-9294-02cfe9dfc77d',-1,NULL,'fee',1000,1796027395987);
+INSERT INTO "ledger" VALUES(41,'01a22b93-2f21-7d0b-9294-02cfe9dfc77d',-1,NULL,'forgiven',-1000,1796027395987);
+INSERT INTO "ledger" VALUES(42,'01a22b93-2f21-7d0b-9294-02cfe9dfc77d',1,NULL,'forgiven',1000,1796027395987);
+INSERT INTO "ledger" VALUES(43,'01a22b93-2fa3-78a1-992e-67d338f66e97',1,NULL,'charge',-1100,1796027396088);
+INSERT INTO "ledger" VALUES(44,'01a22b93-2fa3-78a1-992e-67d338f66e97',1,1,'reward',100,1796027396088);
+INSERT INTO "ledger" VALUES(45,'01a22b93-2fa3-78a1-992e-67d338f66e97',-1,NULL,'fee',1000,1796027396088);
+INSERT INTO "ledger" VALUES(46,'01a22b93-2fa3-78a1-992e-67d338f66e97',-1,NULL,'forgiven',-1000,1796027396088);
+INSERT INTO "ledger" VALUES(47,'01a22b93-2fa3-78a1-992e-67d338f66e97',1,NULL,'forgiven',1000,1796027396088);
+INSERT INTO "ledger" VALUES(48,'01a22b93-3009-753a-b90e-d32fe8adf10c',1,NULL,'charge',-1100,1796027396193);
+INSERT INTO "ledger" VALUES(49,'01a22b93-3009-753a-b90e-d32fe8adf10c',1,1,'reward',100,1796027396193);
+INSERT INTO "ledger" VALUES(50,'01a22b93-3009-753a-b90e-d32fe8adf10c',-1,NULL,'fee',1000,1796027396193);
+INSERT INTO "ledger" VALUES(51,'01a22b93-3009-753a-b90e-d32fe8adf10c',-1,NULL,'forgiven',-1000,1796027396193);
+INSERT INTO "ledger" VALUES(52,'01a22b93-3009-753a-b90e-d32fe8adf10c',1,NULL,'forgiven',1000,1796027396193);
+INSERT INTO "ledger" VALUES(53,'01a22b93-30d2-7cc8-a4a3-868b12dd4273',1,NULL,'charge',-1100,1796027396409);
+INSERT INTO "ledger" VALUES(54,'01a22b93-30d2-7cc8-a4a3-868b12dd4273',1,1,'reward',100,1796027396409);
+INSERT INTO "ledger" VALUES(55,'01a22b93-30d2-7cc8-a4a3-868b12dd4273',-1,NULL,'fee',1000,1796027396409);
+INSERT INTO "ledger" VALUES(56,'01a22b93-30d2-7cc8-a4a3-868b12dd4273',-1,NULL,'forgiven',-1000,1796027396409);
+INSERT INTO "ledger" VALUES(57,'01a22b93-30d2-7cc8-a4a3-868b12dd4273',1,NULL,'forgiven',1000,1796027396409);
+INSERT INTO "ledger" VALUES(58,'01a22b93-317e-7b15-ad3e-6aca88665a6f',1,NULL,'charge',-4121,1796027424657);
+INSERT INTO "ledger" VALUES(59,'01a22b93-317e-7b15-ad3e-6aca88665a6f',1,1,'reward',3121,1796027424657);
+INSERT INTO "ledger" VALUES(60,'01a22b93-317e-7b15-ad3e-6aca88665a6f',-1,NULL,'fee',1000,1796027424657);
+INSERT INTO "ledger" VALUES(61,'01a22b93-317e-7b15-ad3e-6aca88665a6f',-1,NULL,'forgiven',-4021,1796027424657);
+INSERT INTO "ledger" VALUES(62,'01a22b93-317e-7b15-ad3e-6aca88665a6f',1,NULL,'forgiven',4021,1796027424657);
+INSERT INTO "ledger" VALUES(63,'01a22b93-9f9b-7cad-8237-dec1764f77fa',1,NULL,'charge',-1133,1796027440574);
+INSERT INTO "ledger" VALUES(64,'01a22b93-9f9b-7cad-8237-dec1764f77fa',1,1,'reward',133,1796027440574);
+INSERT INTO "ledger" VALUES(65,'01a22b93-9f9b-7cad-8237-dec1764f77fa',-1,NULL,'fee',1000,1796027440574);
+INSERT INTO "ledger" VALUES(66,'01a22b93-ddd3-78ec-b9a0-22bacd24f046',1,NULL,'charge',-1666,1796027442171);
+INSERT INTO "ledger" VALUES(67,'01a22b93-ddd3-78ec-b9a0-22bacd24f046',1,1,'reward',666,1796027442171);
+INSERT INTO "ledger" VALUES(68,'01a22b93-ddd3-78ec-b9a0-22bacd24f046',-1,NULL,'fee',1000,1796027442171);
+INSERT INTO "ledger" VALUES(69,'01a22b93-e405-72a7-bdba-a6b9d886edd0',1,NULL,'charge',-1100,1796027443744);
+INSERT INTO "ledger" VALUES(70,'01a22b93-e405-72a7-bdba-a6b9d886edd0',1,1,'reward',100,1796027443744);
+INSERT INTO "ledger" VALUES(71,'01a22b93-e405-72a7-bdba-a6b9d886edd0',-1,NULL,'fee',1000,1796027443744);
+INSERT INTO "ledger" VALUES(72,'01a22b93-ea48-7ebf-9ec6-940bb1e4ec9c',1,NULL,'charge',-1100,1796027445925);
+INSERT INTO "ledger" VALUES(73,'01a22b93-ea48-7ebf-9ec6-940bb1e4ec9c',1,1,'reward',100,1796027445925);
+INSERT INTO "ledger" VALUES(74,'01a22b93-ea48-7ebf-9ec6-940bb1e4ec9c',-1,NULL,'fee',1000,1796027445925);
+INSERT INTO "ledger" VALUES(75,'01a22b93-ea48-7ebf-9ec6-940bb1e4ec9c',-1,NULL,'forgiven',-979,1796027445925);
+INSERT INTO "ledger" VALUES(76,'01a22b93-ea48-7ebf-9ec6-940bb1e4ec9c',1,NULL,'forgiven',979,1796027445925);
+INSERT INTO "ledger" VALUES(77,'01a22b93-f33d-7ef2-9805-7bd7ea14af5c',1,NULL,'charge',-1100,1796027458160);
+INSERT INTO "ledger" VALUES(78,'01a22b93-f33d-7ef2-9805-7bd7ea14af5c',1,1,'reward',100,1796027458160);
+INSERT INTO "ledger" VALUES(79,'01a22b93-f33d-7ef2-9805-7bd7ea14af5c',-1,NULL,'fee',1000,1796027458160);
+INSERT INTO "ledger" VALUES(80,'01a22b93-f33d-7ef2-9805-7bd7ea14af5c',-1,NULL,'forgiven',-1000,1796027458160);
+INSERT INTO "ledger" VALUES(81,'01a22b93-f33d-7ef2-9805-7bd7ea14af5c',1,NULL,'forgiven',1000,1796027458160);
+INSERT INTO "ledger" VALUES(82,'01a22b94-22dd-77aa-a387-9574b9a93d3a',1,NULL,'charge',-1100,1796027460436);
+INSERT INTO "ledger" VALUES(83,'01a22b94-22dd-77aa-a387-9574b9a93d3a',1,1,'reward',100,1796027460436);
+INSERT INTO "ledger" VALUES(84,'01a22b94-22dd-77aa-a387-9574b9a93d3a',-1,NULL,'fee',1000,1796027460436);
+INSERT INTO "ledger" VALUES(85,'01a22b94-22dd-77aa-a387-9574b9a93d3a',-1,NULL,'forgiven',-1000,1796027460436);
+INSERT INTO "ledger" VALUES(86,'01a22b94-22dd-77aa-a387-9574b9a93d3a',1,NULL,'forgiven',1000,1796027460436);
+INSERT INTO "ledger" VALUES(87,'01a22b94-2c01-7873-9387-d1307c4baca3',1,NULL,'charge',-1100,1796027460696);
+INSERT INTO "ledger" VALUES(88,'01a22b94-2c01-7873-9387-d1307c4baca3',1,1,'reward',100,1796027460696);
+INSERT INTO "ledger" VALUES(89,'01a22b94-2c01-7873-9387-d1307c4baca3',-1,NULL,'fee',1000,1796027460696);
+INSERT INTO "ledger" VALUES(90,'01a22b94-2c01-7873-9387-d1307c4baca3',-1,NULL,'forgiven',-1000,1796027460696);
+INSERT INTO "ledger" VALUES(91,'01a22b94-2c01-7873-9387-d1307c4baca3',1,NULL,'forgiven',1000,1796027460696);
+INSERT INTO "ledger" VALUES(92,'01a22b94-2cb1-7906-9e52-196266fbb968',1,NULL,'charge',-1100,1796027460861);
+INSERT INTO "ledger" VALUES(93,'01a22b94-2cb1-7906-9e52-196266fbb968',1,1,'reward',100,1796027460861);
+INSERT INTO "ledger" VALUES(94,'01a22b94-2cb1-7906-9e52-196266fbb968',-1,NULL,'fee',1000,1796027460861);
+INSERT INTO "ledger" VALUES(95,'01a22b94-2cb1-7906-9e52-196266fbb968',-1,NULL,'forgiven',-1000,1796027460861);
+INSERT INTO "ledger" VALUES(96,'01a22b94-2cb1-7906-9e52-196266fbb968',1,NULL,'forgiven',1000,1796027460861);
+INSERT INTO "ledger" VALUES(97,'01a22b94-2d07-706c-a698-0c7f7618b955',-1,NULL,'request',1000,1796027460871);
+INSERT INTO "ledger" VALUES(98,'01a22b94-2d07-706c-a698-0c7f7618b955',1,NULL,'request',-1000,1796027460871);
+INSERT INTO "ledger" VALUES(99,'01a22b94-2d07-706c-a698-0c7f7618b955',-1,NULL,'forgiven',-900,1796027460871);
+INSERT INTO "ledger" VALUES(100,'01a22b94-2d07-706c-a698-0c7f7618b955',1,NULL,'forgiven',900,1796027460871);
+INSERT INTO "ledger" VALUES(101,'01a22b94-2d06-75da-aa45-d97746e3c3f8',1,NULL,'charge',-2141,1796027462260);
+INSERT INTO "ledger" VALUES(102,'01a22b94-2d06-75da-aa45-d97746e3c3f8',1,1,'reward',1141,1796027462260);
+INSERT INTO "ledger" VALUES(103,'01a22b94-2d06-75da-aa45-d97746e3c3f8',-1,NULL,'fee',1000,1796027462260);
+INSERT INTO "ledger" VALUES(104,'01a22b94-2d06-75da-aa45-d97746e3c3f8',-1,NULL,'forgiven',-2141,1796027462260);
+INSERT INTO "ledger" VALUES(105,'01a22b94-2d06-75da-aa45-d97746e3c3f8',1,NULL,'forgiven',2141,1796027462260);
+INSERT INTO "ledger" VALUES(106,'01a22b95-178c-743a-972b-1e68a83daf85',-1,NULL,'request',1000,1796027520908);
+INSERT INTO "ledger" VALUES(107,'01a22b95-178c-743a-972b-1e68a83daf85',1,NULL,'request',-1000,1796027520908);
+INSERT INTO "ledger" VALUES(108,'01a22b95-178b-7c51-a276-0a1dc3ed27c7',1,NULL,'charge',-1100,1796027521008);
+INSERT INTO "ledger" VALUES(109,'01a22b95-178b-7c51-a276-0a1dc3ed27c7',1,1,'reward',100,1796027521008);
+INSERT INTO "ledger" VALUES(110,'01a22b95-178b-7c51-a276-0a1dc3ed27c7',-1,NULL,'fee',1000,1796027521008);
+INSERT INTO "ledger" VALUES(111,'01a22b95-178b-7c51-a276-0a1dc3ed27c7',-1,NULL,'forgiven',-959,1796027521008);
+INSERT INTO "ledger" VALUES(112,'01a22b95-178b-7c51-a276-0a1dc3ed27c7',1,NULL,'forgiven',959,1796027521008);
 CREATE TABLE made (
     id INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
@@ -248,30 +248,7 @@ CREATE TABLE made (
     done BIGINT NOT NULL,
     busy_ms BIGINT NOT NULL
 , reward BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, failed BIGINT NOT NULL DEFAULT 0, firsts BIGINT NOT NULL DEFAULT 0, first_ms BIGINT NOT NULL DEFAULT 0, total_ms BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "made" VALUES(1,'text','demo-text',1795890661000,1,12,12,11,100,1,0,1,9,11);
-INSERT INTO "made" VALUES(2,'text','demo-text',1795890661000,1,12,12,82,100,1,0,1,82,82);
-INSERT INTO "made" VALUES(3,'text','demo-text',1795890661000,1,12,12,86,100,1,0,1,45,86);
-INSERT INTO "made" VALUES(4,'text','demo-text',1795890661000,1,12,12,97,100,1,0,1,55,97);
-INSERT INTO "made" VALUES(5,'text','demo-text',1795890661000,1,60,21,94,100,1,0,1,94,94);
-INSERT INTO "made" VALUES(6,'text','demo-text',1795890662000,1,12,12,82,100,1,0,1,41,82);
-INSERT INTO "made" VALUES(7,'text','demo-text',1795890662000,1,16,16,82,100,1,0,1,82,82);
-INSERT INTO "made" VALUES(8,'text','demo-text',1795890662000,1,16,16,86,100,1,0,1,42,86);
-INSERT INTO "made" VALUES(9,'text','demo-text',1795890662000,1,12,12,85,100,1,0,1,85,85);
-INSERT INTO "made" VALUES(10,'text','demo-text',1795890662000,1,12,12,86,100,1,0,1,42,86);
-INSERT INTO "made" VALUES(11,'text','demo-text',1795890662000,0,0,0,0,0,1,0,1,39,86);
-INSERT INTO "made" VALUES(12,'text','demo-text',1795890662000,1,12,12,87,100,1,0,1,43,87);
-INSERT INTO "made" VALUES(13,'text','demo-text',1795890662000,0,0,0,0,0,1,0,1,38,38);
-INSERT INTO "made" VALUES(14,'image','demo-image',1795890662000,1,1966080,1966080,317,3121,1,0,1,317,317);
-INSERT INTO "made" VALUES(15,'video','demo-video',1795890663000,1,69632,69632,220,133,1,0,1,220,220);
-INSERT INTO "made" VALUES(16,'audio','demo-music',1795890663000,1,2,2,95,666,1,0,1,95,95);
-INSERT INTO "made" VALUES(17,'audio','demo-speech',1795890663000,1,3,3,133,100,1,0,1,133,133);
-INSERT INTO "made" VALUES(18,'audio','demo-speech',1795890663000,1,3,3,78,100,1,0,1,78,78);
-INSERT INTO "made" VALUES(19,'audio','demo-speech',1795890664000,1,14,14,481,100,1,0,1,79,481);
-INSERT INTO "made" VALUES(20,'audio','demo-speech',1795890664000,1,14,14,458,100,1,0,1,458,458);
-INSERT INTO "made" VALUES(21,'audio','demo-hearing',1795890664000,1,3,3,58,100,1,0,1,16,58);
-INSERT INTO "made" VALUES(22,'audio','demo-hearing',1795890664000,1,3,3,57,100,1,0,1,18,57);
-INSERT INTO "made" VALUES(23,'image','demo-image',1795890664000,1,131072,131072,141,1141,1,0,1,141,141);
-INSERT INTO "made" VALUES(24,'text','demo-text',1795890664000,1,16,16,76,100,1,0,1,32,76);
+INSERT INTO "made" VALUES(1,'text','demo-text',1796027521000,1,16,16,101,100,1,0,1,18,101);
 CREATE TABLE modes (
     name TEXT PRIMARY KEY,
     is_on BIGINT NOT NULL
@@ -307,9 +284,9 @@ CREATE TABLE postings (
     terms TEXT NOT NULL,
     at BIGINT NOT NULL
 );
-INSERT INTO "postings" VALUES('01a2236c-c72e-703d-9965-48c4fe38e352','start','',NULL,'start : -1 -14000, 1 14000',1795890661165);
-INSERT INTO "postings" VALUES('01a2236c-d516-7117-a92a-171cc6c0d02c','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1795890664726);
-INSERT INTO "postings" VALUES('01a2236c-d5b8-70e8-97c3-def9d07a34a1','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1795890664888);
+INSERT INTO "postings" VALUES('01a22b93-229a-77f0-9c0d-09ad78985e56','start','',NULL,'start : -1 -14000, 1 14000',1796027392665);
+INSERT INTO "postings" VALUES('01a22b94-2d07-706c-a698-0c7f7618b955','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1796027460871);
+INSERT INTO "postings" VALUES('01a22b95-178c-743a-972b-1e68a83daf85','request','1 accepted',NULL,'request 1 accepted: -1 1000, 1 -1000',1796027520908);
 CREATE TABLE prompt_hits (
     id INTEGER PRIMARY KEY,
     network TEXT NOT NULL,
@@ -337,6 +314,13 @@ CREATE TABLE records (
     made_interrogations BIGINT NOT NULL DEFAULT 0
 );
 INSERT INTO "records" VALUES(1,1000,2097,165,2097,165,2,14,0,2,12,0);
+CREATE TABLE replies (
+    account BIGINT NOT NULL,
+    key TEXT NOT NULL,
+    sealed TEXT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    PRIMARY KEY (account, key)
+);
 CREATE TABLE requests (
     id TEXT PRIMARY KEY,
     account BIGINT NOT NULL,
@@ -346,9 +330,9 @@ CREATE TABLE requests (
     expires_at BIGINT NOT NULL,
     cancelled BIGINT NOT NULL
 , fee BIGINT NOT NULL DEFAULT 0, owner BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "requests" VALUES('01a2236c-d262-785a-b4d5-5ec23cfa5623',1,'audio','{"media":{"kind":"music","prompt":"Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep.","seconds":207.0,"is_speech":true,"format":"wav"},"model":"demo-speech","count":1,"formats":["neutral","openai-chat"],"trusted":false,"price":null,"image_type":null,"client_ref":null,"progress_token":null,"document":null,"jobs":["01a2236c-d262-7847-8836-50465c0524b4"],"seed":78018618,"shared_key":null}',1795890664035,1795894264034,0,0,1);
-INSERT INTO "requests" VALUES('01a2236c-d515-7499-94e8-2295ea92444b',1,'image','{"request":{"prompt":"a red circle","params":{"n":1,"image_is_control":false,"return_control_map":false,"sampler_name":"k_euler_a","cfg_scale":5.0,"height":256,"width":256,"karras":true,"tiling":false,"hires_fix":false,"transparent":false,"steps":2,"seed":"1"},"nsfw":true,"trusted_workers":false,"validated_backends":false,"slow_workers":true,"extra_slow_workers":false,"censor_nsfw":true,"worker_blacklist":false,"models":["demo-image"],"source_processing":"img2img","r2":true,"shared":false,"replacement_filter":true,"dry_run":false,"disable_batching":false,"allow_downgrade":false},"jobs":["01a2236c-d515-727a-95a0-7c2a97ae26fc"],"seed":871665902,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1795890664726,1795891264725,0,1000,1);
-INSERT INTO "requests" VALUES('01a2236c-d5b7-7071-9f9a-00a710f7fd49',1,'text','{"request":{"prompt":"Muster is","params":{"max_context_length":256,"max_length":16,"dynatemp_exponent":1.0},"trusted_workers":false,"validated_backends":false,"slow_workers":true,"worker_blacklist":false,"models":["demo-text"],"dry_run":false,"disable_batching":false,"allow_downgrade":false,"extra_slow_workers":false},"jobs":["01a2236c-d5b7-7d02-b491-ff3acbae6a32"],"seed":2958004647,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1795890664888,1795891864887,0,1000,1);
+INSERT INTO "requests" VALUES('01a22b94-22dd-735d-8e8b-fb1bd659f06b',1,'audio','{"media":{"kind":"music","prompt":"Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep. Good morning. Three happy sheep.","seconds":207.0,"is_speech":true,"format":"mp3"},"model":"demo-speech","count":1,"formats":["neutral"],"trusted":false,"price":null,"image_type":null,"client_ref":null,"progress_token":null,"document":null,"jobs":["01a22b94-22dd-77aa-a387-9574b9a93d3a"],"seed":381770222,"shared_key":null}',1796027458270,1796031058269,0,0,1);
+INSERT INTO "requests" VALUES('01a22b94-2d06-71b2-b3b8-c0236d43b656',1,'image','{"request":{"prompt":"a red circle","params":{"n":1,"image_is_control":false,"return_control_map":false,"sampler_name":"k_euler_a","cfg_scale":5.0,"height":256,"width":256,"karras":true,"tiling":false,"hires_fix":false,"transparent":false,"steps":2,"seed":"1"},"nsfw":true,"trusted_workers":false,"validated_backends":false,"slow_workers":true,"extra_slow_workers":false,"censor_nsfw":true,"worker_blacklist":false,"models":["demo-image"],"source_processing":"img2img","r2":true,"shared":false,"replacement_filter":true,"dry_run":false,"disable_batching":false,"allow_downgrade":false},"jobs":["01a22b94-2d06-75da-aa45-d97746e3c3f8"],"seed":1569016167,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1796027460871,1796028060870,0,1000,1);
+INSERT INTO "requests" VALUES('01a22b95-178b-7f83-88f6-3990b3082d59',1,'text','{"request":{"prompt":"Muster is","params":{"max_context_length":256,"max_length":16,"dynatemp_exponent":1.0},"trusted_workers":false,"validated_backends":false,"slow_workers":true,"worker_blacklist":false,"models":["demo-text"],"dry_run":false,"disable_batching":false,"allow_downgrade":false,"extra_slow_workers":false},"jobs":["01a22b95-178b-7c51-a276-0a1dc3ed27c7"],"seed":1482096114,"shared_key":null,"by":{"account":1,"key":1,"shared_key":null}}',1796027520908,1796028720907,0,1000,1);
 CREATE TABLE responses (
     id TEXT PRIMARY KEY,
     account BIGINT NOT NULL,
@@ -368,9 +352,9 @@ CREATE TABLE results (
     output TEXT NOT NULL,
     charge BIGINT NOT NULL
 , forgiven BIGINT NOT NULL DEFAULT 0);
-INSERT INTO "results" VALUES('01a2236c-d262-7847-8836-50465c0524b4','01a2236c-d262-785a-b4d5-5ec23cfa5623',1,'demo-speech','delivered','stop','{"index":0,"seed":78018618,"key":"results/01a2236c-d262-7847-8836-50465c0524b4-1.wav","content_type":"audio/wav","sha256":"00c633204a0515796c348c361324e18a27fe1281b81c84fecc1dc63867485113"}',1100,1000);
-INSERT INTO "results" VALUES('01a2236c-d515-727a-95a0-7c2a97ae26fc','01a2236c-d515-7499-94e8-2295ea92444b',1,'demo-image','delivered','stop','{"index":0,"seed":1,"key":"results/01a2236c-d515-727a-95a0-7c2a97ae26fc-1.webp","content_type":"image/webp","sha256":"3070a5771a9bd0aa556ffa7fc3ee986e5f0686a6e60301beac9571e105566259","size":[256,256]}',2141,2141);
-INSERT INTO "results" VALUES('01a2236c-d5b7-7d02-b491-ff3acbae6a32','01a2236c-d5b7-7071-9f9a-00a710f7fd49',1,'demo-text','delivered','length','ensedTensedTensors and GGUF dG',1100,959);
+INSERT INTO "results" VALUES('01a22b94-22dd-77aa-a387-9574b9a93d3a','01a22b94-22dd-735d-8e8b-fb1bd659f06b',1,'demo-speech','delivered','stop','{"index":0,"seed":381770222,"key":"results/01a22b94-22dd-77aa-a387-9574b9a93d3a-1.mp3","content_type":"audio/mpeg","sha256":"50338bae511093d50b89cc2f3543d43c18603f5f752181467e128736205f3936"}',1100,1000);
+INSERT INTO "results" VALUES('01a22b94-2d06-75da-aa45-d97746e3c3f8','01a22b94-2d06-71b2-b3b8-c0236d43b656',1,'demo-image','delivered','stop','{"index":0,"seed":1,"key":"results/01a22b94-2d06-75da-aa45-d97746e3c3f8-1.webp","content_type":"image/webp","sha256":"3070a5771a9bd0aa556ffa7fc3ee986e5f0686a6e60301beac9571e105566259","size":[256,256]}',2141,2141);
+INSERT INTO "results" VALUES('01a22b95-178b-7c51-a276-0a1dc3ed27c7','01a22b95-178b-7f83-88f6-3990b3082d59',1,'demo-text','delivered','length','ensedTensedTensors and GGUF dG',1100,959);
 CREATE TABLE rigs (
     worker BIGINT PRIMARY KEY,
     trade TEXT NOT NULL DEFAULT '',
@@ -400,7 +384,7 @@ CREATE TABLE rigs (
     -- Thousandths of pixelsteps, tokens or forms in a second.
     speed BIGINT NOT NULL DEFAULT 0
 );
-INSERT INTO "rigs" VALUES(1,'','','',1,0,'[]','',0,0,0,1795890661420,'',0,'',0,NULL,0,24,0,6861,0,644,401228);
+INSERT INTO "rigs" VALUES(1,'','','',1,0,'[]','',0,0,0,1796027512678,'',0,'',0,NULL,89,24,0,6861,0,167,118975);
 CREATE TABLE rollups (
     kind TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -412,11 +396,23 @@ CREATE TABLE rollups (
     busy_ms BIGINT NOT NULL, reward BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, failed BIGINT NOT NULL DEFAULT 0, firsts BIGINT NOT NULL DEFAULT 0, first_ms BIGINT NOT NULL DEFAULT 0, total_ms BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, model, span, at)
 );
+INSERT INTO "rollups" VALUES('text','demo-text',1000,1796027394000,1,12,12,81,100,1,0,1,26,81);
+INSERT INTO "rollups" VALUES('text','demo-text',1000,1796027395000,7,140,101,841,700,7,0,7,599,841);
+INSERT INTO "rollups" VALUES('text','demo-text',1000,1796027396000,3,36,36,273,300,5,0,5,306,393);
+INSERT INTO "rollups" VALUES('image','demo-image',1000,1796027424000,1,1966080,1966080,28179,3121,1,0,1,28179,28179);
+INSERT INTO "rollups" VALUES('audio','demo-music',1000,1796027442000,1,2,2,1576,666,1,0,1,1576,1576);
+INSERT INTO "rollups" VALUES('video','demo-video',1000,1796027440000,1,69632,69632,15907,133,1,0,1,15907,15907);
+INSERT INTO "rollups" VALUES('audio','demo-speech',1000,1796027443000,1,3,3,1563,100,1,0,1,1555,1563);
+INSERT INTO "rollups" VALUES('audio','demo-speech',1000,1796027445000,1,3,3,2141,100,1,0,1,2097,2141);
+INSERT INTO "rollups" VALUES('audio','demo-hearing',1000,1796027460000,2,6,6,163,200,2,0,2,89,163);
+INSERT INTO "rollups" VALUES('audio','demo-speech',1000,1796027458000,1,14,14,12083,100,1,0,1,2056,12083);
+INSERT INTO "rollups" VALUES('audio','demo-speech',1000,1796027460000,1,14,14,2167,100,1,0,1,2167,2167);
+INSERT INTO "rollups" VALUES('image','demo-image',1000,1796027462000,1,131072,131072,1390,1141,1,0,1,1390,1390);
 CREATE TABLE settings (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 );
-INSERT INTO "settings" VALUES('secret_check','6648a2a476843bba69e9cba3c612ce4a38bd6a56daceb604eff13d06e6b2d554');
+INSERT INTO "settings" VALUES('secret_check','cdbc6c6375a8d1b0a5a324887dc7eef48114c77484fd1dfcb014c839580b6770');
 CREATE TABLE settled (
     job TEXT PRIMARY KEY,
     request TEXT NOT NULL,
@@ -437,30 +433,30 @@ CREATE TABLE settled (
     first_output_ms BIGINT,
     total_ms BIGINT NOT NULL
 , cost BIGINT);
-INSERT INTO "settled" VALUES('01a2236c-c8af-77b8-8e46-c6cee99a5d4e','01a2236c-c8ad-7c64-a0a5-0d3e2d30da7e',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661551,0,9,11,NULL);
-INSERT INTO "settled" VALUES('01a2236c-c8d6-7856-8556-1da13d11ba5a','01a2236c-c8d5-7944-9c61-444dc82e7ad0',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661590,0,82,82,NULL);
-INSERT INTO "settled" VALUES('01a2236c-c92e-78a6-b819-b13d468622d7','01a2236c-c92e-7cca-8d67-404bbb14e62b',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661678,0,45,86,NULL);
-INSERT INTO "settled" VALUES('01a2236c-c98a-757a-b4ed-289832cc0b93','01a2236c-c98a-7a9d-8034-900e9f2ad373',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890661770,0,55,97,NULL);
-INSERT INTO "settled" VALUES('01a2236c-c9f2-7315-847a-ff75d3db0214','01a2236c-c9f1-764f-9726-9637a7347615',1,1,'text','demo-text','delivered','tool_calls',1,22,21,21,100,1100,1795890661874,0,94,94,NULL);
-INSERT INTO "settled" VALUES('01a2236c-ca56-77d9-bdb6-f75c92105625','01a2236c-ca55-737d-9904-3391b48b213a',1,1,'text','demo-text','delivered','length',1,2,12,12,100,1100,1795890661974,0,41,82,NULL);
-INSERT INTO "settled" VALUES('01a2236c-caae-7c91-897f-fa226c4c6eaf','01a2236c-caad-7adf-90d5-f63d09cf7f85',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1795890662062,0,82,82,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cb06-7ae9-a825-31a4004132a2','01a2236c-cb05-7797-839b-d41c5f87a289',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1795890662150,0,42,86,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cb63-7a80-8d9e-bed4e783745f','01a2236c-cb62-7477-af54-b5fe6bed2c07',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890662243,0,85,85,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cbbe-7f06-9160-788cb87e1558','01a2236c-cbbd-74d5-bb4e-c82fb744ffb5',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890662334,0,42,86,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cc19-7e99-9148-5211ff6ea5a8','01a2236c-cc19-7623-b43e-e37cdf7d8437',1,1,'text','demo-text','delivered','stop',1,8,0,0,0,0,1795890662425,0,39,86,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cc75-75cb-9a5b-4cc7d8ccd9e2','01a2236c-cc75-7ae7-a3d7-121905da4e21',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1795890662517,0,43,87,NULL);
-INSERT INTO "settled" VALUES('01a2236c-ccd3-7b96-9e9a-33661a1aa2c9','01a2236c-ccd2-795f-8155-440a256066fd',1,1,'text','demo-text','delivered','stop',1,4,0,0,0,0,1795890662611,0,38,38,NULL);
-INSERT INTO "settled" VALUES('01a2236c-ccfe-7aae-a515-3979003b3ce6','01a2236c-ccfd-7443-87ae-025c00c3f617',1,1,'image','demo-image','delivered','stop',1,0,0,0,3121,4121,1795890662654,0,317,317,NULL);
-INSERT INTO "settled" VALUES('01a2236c-ce40-7cde-b912-68391e02101f','01a2236c-ce40-73a5-b281-39e8f56f9726',1,1,'video','demo-video','delivered','stop',1,0,0,0,133,1133,1795890662976,0,220,220,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cf22-7283-95fc-82307d6430e4','01a2236c-cf21-736c-9176-0ae589241e15',1,1,'audio','demo-music','delivered','stop',1,0,0,0,666,1666,1795890663202,0,95,95,NULL);
-INSERT INTO "settled" VALUES('01a2236c-cf86-7310-8967-70faa82e60ca','01a2236c-cf86-7600-b017-276d82b3afd2',1,1,'audio','demo-speech','delivered','stop',1,32,0,0,100,1100,1795890663302,0,133,133,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d015-7141-8594-82a6990b45c6','01a2236c-d014-750a-80c9-499bcbe38652',1,1,'audio','demo-speech','delivered','stop',1,32,0,0,100,1100,1795890663445,0,78,78,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d06a-732f-b479-f7b1c74b6a56','01a2236c-d06a-78de-9b77-193d003433f8',1,1,'audio','demo-speech','delivered','stop',1,197,0,0,100,1100,1795890663530,0,79,481,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d262-7847-8836-50465c0524b4','01a2236c-d262-785a-b4d5-5ec23cfa5623',1,1,'audio','demo-speech','delivered','stop',1,0,0,0,100,1100,1795890664034,0,458,458,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d46e-7f1f-8fa5-a20ca1504b7d','01a2236c-d443-7ac5-8c72-a52e1201697a',1,1,'audio','demo-hearing','delivered','stop',1,108,0,0,100,1100,1795890664558,0,16,58,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d4d7-7945-9d82-9e019c730be2','01a2236c-d4ad-7f78-927f-8ca5098e1aaa',1,1,'audio','demo-hearing','delivered','stop',1,108,0,0,100,1100,1795890664663,0,18,57,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d515-727a-95a0-7c2a97ae26fc','01a2236c-d515-7499-94e8-2295ea92444b',1,1,'image','demo-image','delivered','stop',1,0,0,0,1141,2141,1795890664725,0,141,141,NULL);
-INSERT INTO "settled" VALUES('01a2236c-d5b7-7d02-b491-ff3acbae6a32','01a2236c-d5b7-7071-9f9a-00a710f7fd49',1,1,'text','demo-text','delivered','length',1,2,16,16,100,1100,1795890664887,0,32,76,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2b15-7afb-925f-43722444893f','01a22b93-2b0d-75cd-a1b9-4a957dffdd93',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027394838,0,26,81,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2bdc-753a-9bc9-ac701f117195','01a22b93-2bdb-7f63-9895-cd9b3b86a644',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027395036,0,60,103,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2c57-7202-977c-a3dde147bb64','01a22b93-2c55-7f79-a460-9859ecd66ea8',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027395159,0,90,97,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2cca-71d3-bc93-36bb43994a3e','01a22b93-2cc9-744a-a8da-5e0b5ad28432',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027395277,0,177,224,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2dc0-7e93-82a3-b15aea6b842c','01a22b93-2dc0-7576-bdc4-234e56ffacf8',1,1,'text','demo-text','delivered','tool_calls',1,22,21,21,100,1100,1796027395525,0,124,134,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2e5c-748d-9f41-70611370af8c','01a22b93-2e5b-7d83-9871-58a3b979bb4a',1,1,'text','demo-text','delivered','length',1,2,12,12,100,1100,1796027395676,0,53,65,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2eb0-7267-8c98-fdbe196fb369','01a22b93-2eaf-740f-a40c-fbe56f6fef0d',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1796027395761,0,48,104,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2f21-7d0b-9294-02cfe9dfc77d','01a22b93-2f20-7a62-bcaf-8eb7de4ce2ee',1,1,'text','demo-text','delivered','length',1,8,16,16,100,1100,1796027395873,0,47,114,NULL);
+INSERT INTO "settled" VALUES('01a22b93-2fa3-78a1-992e-67d338f66e97','01a22b93-2fa2-71c7-8122-eeef195284fd',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027396003,0,85,85,NULL);
+INSERT INTO "settled" VALUES('01a22b93-3009-753a-b90e-d32fe8adf10c','01a22b93-3008-778a-9ad7-c14194c31de9',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027396108,0,85,85,NULL);
+INSERT INTO "settled" VALUES('01a22b93-306f-7e77-a484-4b7d7a3261ff','01a22b93-306e-7f24-b750-34557b215695',1,1,'text','demo-text','delivered','stop',1,8,0,0,0,0,1796027396207,0,43,85,NULL);
+INSERT INTO "settled" VALUES('01a22b93-30d2-7cc8-a4a3-868b12dd4273','01a22b93-30d1-7732-b808-9ce3ee840d35',1,1,'text','demo-text','delivered','length',1,8,12,12,100,1100,1796027396306,0,58,103,NULL);
+INSERT INTO "settled" VALUES('01a22b93-314b-737c-83a0-f0d1148e6cfe','01a22b93-314b-71b5-9b9c-87bf4d8fffb8',1,1,'text','demo-text','delivered','stop',1,4,0,0,0,0,1796027396427,0,35,35,NULL);
+INSERT INTO "settled" VALUES('01a22b93-317e-7b15-ad3e-6aca88665a6f','01a22b93-317d-730c-87eb-5547c4ad0211',1,1,'image','demo-image','delivered','stop',1,0,0,0,3121,4121,1796027396478,0,28179,28179,NULL);
+INSERT INTO "settled" VALUES('01a22b93-9f9b-7cad-8237-dec1764f77fa','01a22b93-9f9a-726b-be6e-cdf4a986960e',1,1,'video','demo-video','delivered','stop',1,0,0,0,133,1133,1796027424667,0,15907,15907,NULL);
+INSERT INTO "settled" VALUES('01a22b93-ddd3-78ec-b9a0-22bacd24f046','01a22b93-ddd2-7f1b-b5b5-5a726d6193bf',1,1,'audio','demo-music','delivered','stop',1,0,0,0,666,1666,1796027440595,0,1576,1576,NULL);
+INSERT INTO "settled" VALUES('01a22b93-e405-72a7-bdba-a6b9d886edd0','01a22b93-e402-7e59-b541-1557f0910d34',1,1,'audio','demo-speech','delivered','stop',1,32,0,0,100,1100,1796027442181,0,1555,1563,NULL);
+INSERT INTO "settled" VALUES('01a22b93-ea48-7ebf-9ec6-940bb1e4ec9c','01a22b93-ea47-7fed-b7ba-ced50e7e21f5',1,1,'audio','demo-speech','delivered','stop',1,32,0,0,100,1100,1796027443784,0,2097,2141,NULL);
+INSERT INTO "settled" VALUES('01a22b93-f33d-7ef2-9805-7bd7ea14af5c','01a22b93-f33c-74e4-82a8-1fe8a1574fa3',1,1,'audio','demo-speech','delivered','stop',1,197,0,0,100,1100,1796027446077,0,2056,12083,NULL);
+INSERT INTO "settled" VALUES('01a22b94-22dd-77aa-a387-9574b9a93d3a','01a22b94-22dd-735d-8e8b-fb1bd659f06b',1,1,'audio','demo-speech','delivered','stop',1,0,0,0,100,1100,1796027458269,0,2167,2167,NULL);
+INSERT INTO "settled" VALUES('01a22b94-2c01-7873-9387-d1307c4baca3','01a22b94-2b8e-7dba-90ad-b818b89a8666',1,1,'audio','demo-hearing','delivered','stop',1,108,0,0,100,1100,1796027460609,0,55,87,NULL);
+INSERT INTO "settled" VALUES('01a22b94-2cb1-7906-9e52-196266fbb968','01a22b94-2c61-7010-9566-915046373591',1,1,'audio','demo-hearing','delivered','stop',1,108,0,0,100,1100,1796027460785,0,34,76,NULL);
+INSERT INTO "settled" VALUES('01a22b94-2d06-75da-aa45-d97746e3c3f8','01a22b94-2d06-71b2-b3b8-c0236d43b656',1,1,'image','demo-image','delivered','stop',1,0,0,0,1141,2141,1796027460870,0,1390,1390,NULL);
+INSERT INTO "settled" VALUES('01a22b95-178b-7c51-a276-0a1dc3ed27c7','01a22b95-178b-7f83-88f6-3990b3082d59',1,1,'text','demo-text','delivered','length',1,2,16,16,100,1100,1796027520907,0,18,101,NULL);
 CREATE TABLE shared_keys (
     id TEXT PRIMARY KEY,
     owner BIGINT NOT NULL,
@@ -550,7 +546,7 @@ CREATE TABLE workers (
     trusted BIGINT NOT NULL,
     created_at BIGINT NOT NULL
 );
-INSERT INTO "workers" VALUES(1,'d54792b4-de70-40e2-a74b-7613b0b12a04','rig',1,0,1795890661420);
+INSERT INTO "workers" VALUES(1,'77ceb598-b874-4670-9438-c37600da7380','rig',1,0,1796027394386);
 CREATE INDEX accounts_name ON accounts (name);
 CREATE INDEX keys_revision ON keys (revision);
 CREATE INDEX settled_ended ON settled ((accepted_at + total_ms));
@@ -581,4 +577,5 @@ CREATE INDEX settled_account ON settled (account, accepted_at);
 CREATE INDEX responses_expires_at ON responses (expires_at);
 CREATE INDEX responses_sizes ON responses (account, id, previous, bytes);
 CREATE INDEX responses_open ON responses (id, account, model) WHERE body IS NOT NULL;
+CREATE INDEX replies_expires_at ON replies (expires_at);
 COMMIT;
