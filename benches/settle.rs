@@ -45,7 +45,7 @@ fn main() {
 
 async fn measure(engine: &str, location: Location, length: Duration) {
     let tasks = Tasks::default();
-    let leadership = lead(&location, || {}, &tasks);
+    let leadership = lead(&location, |_| {}, &tasks);
     let leadership = leadership.await.expect("the database answers");
     let store = Store::open_as(leadership, &location, &tasks)
         .await

@@ -26,6 +26,7 @@ const OF_OWNERS: &[&str] = &[
     "owner.idle_for",
     "owner.kudos_worth",
     "owner.most_heat",
+    "owner.most_watts",
     "owner.others_gpu_memory",
     "owner.others_load",
     "owner.pause_for",

@@ -311,7 +311,7 @@ fn tokio_stream_of(
 async fn a_websocket_goes_through_a_follower() {
     let echo = |request: Request| async move {
         let (mut parts, _) = request.into_parts();
-        let upgrade = hyper::upgrade::on(&mut Request::from_parts(parts.clone(), ()));
+        let upgrade = hyper::upgrade::on(Request::from_parts(parts.clone(), ()));
         let key = parts.headers.remove("sec-websocket-key").unwrap();
         Tasks::default().start(async move {
             let stream = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
