@@ -20,9 +20,13 @@ pub fn write_no_core() -> io::Result<()> {
 pub struct Watch(Sender<Option<Duration>>);
 
 impl Watch {
+    /// The thread runs when this returns: it takes stacks of its own at its start, which limits and rights that follow may
+    /// not allow any more.
     pub fn start() -> io::Result<Self> {
         let (sender, receiver) = channel();
+        let (runs, started) = channel();
         let watch = move || {
+            let _ = runs.send(());
             // Later than the parent, which says what took so long.
             let mut wait = None;
             loop {
@@ -41,6 +45,7 @@ impl Watch {
             .name("watch".to_owned())
             .stack_size(256 << 10)
             .spawn(watch)?;
+        started.recv().map_err(io::Error::other)?;
         Ok(Self(sender))
     }
 

@@ -182,13 +182,20 @@ fn death(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Dura
     match status {
         Some(status) if took_too_long(status) => Death::Time(limit),
         Some(status) => {
-            let last = words.lines().rfind(|line| !line.trim().is_empty());
-            let last = last.unwrap_or("it wrote nothing").chars();
-            let last: String = last.take(LONGEST_LAST_LINE).collect();
-            Death::Other(format!("the process ended ({status}; {error}): {last}"))
+            let said: String = reason(words).chars().take(LONGEST_LAST_LINE).collect();
+            Death::Other(format!("the process ended ({status}; {error}): {said}"))
         }
         None => Death::Other(error.to_string()),
     }
+}
+
+/// The message of a panic, else the last line.
+fn reason(words: &str) -> &str {
+    let mut lines = words.lines().filter(|line| !line.trim().is_empty());
+    let panicked = lines.by_ref().any(|line| line.contains(" panicked at "));
+    let message = if panicked { lines.next() } else { None };
+    let last = || words.lines().rfind(|line| !line.trim().is_empty());
+    message.or_else(last).unwrap_or("it wrote nothing")
 }
 
 /// A pipe that is read until a deadline.
@@ -235,5 +242,8 @@ mod tests {
         let told = end("echo first >&2; echo 'the heap is broken' >&2; kill -ABRT $$").to_string();
         assert!(told.contains("signal: 6"), "{told}");
         assert!(told.ends_with(": the heap is broken"), "{told}");
+        let panic = "thread 'watch' (7) panicked at limits.rs:1:1:\nno memory for a stack\nfatal error, aborting\n";
+        assert_eq!(reason(panic), "no memory for a stack");
+        assert_eq!(reason(""), "it wrote nothing");
     }
 }
