@@ -1,4 +1,4 @@
-//! Attention over pages: what a step knows of its sequences, one layer's pages, and the operation.
+//! Paged attention: spans of a step, the pages of one layer, and the operation.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 
 use super::{Constants, PAGE_TOKENS, cpu, cuda};
 
-/// One sequence's part of a step: which rows of the flat batch are its new tokens, and where its context lies.
+/// One sequence's part of a step: the rows of its new tokens in the flat batch, and the pages of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// How many new tokens, in order, directly after those of the spans before it.
+    /// Number of new tokens, in order, directly after those of the spans before this one.
     pub new_tokens: usize,
     /// How many tokens are already in the pages; the position of the first new token.
     pub past_tokens: usize,
-    /// The pages that hold the sequence, in order; room for `past_tokens + new_tokens`.
+    /// The pages of the sequence, in order, with space for `past_tokens + new_tokens`.
     pub pages: Vec<u32>,
 }
 
@@ -32,14 +32,14 @@ impl Span {
     }
 }
 
-/// A step's spans, with what the device needs to know of them, made once per step and shared by all layers.
+/// A step's spans and their device tables, made once per step and shared by all layers.
 #[derive(Debug, Clone)]
 pub struct AttentionPlan {
     spans: Vec<Span>,
     positions: Tensor,
     /// The end of the block that each row is in, 0 of one that is in none. Empty where no row is.
     block_ends: Vec<usize>,
-    /// What devices other than the CPU want to know.
+    /// Tables for devices other than the CPU.
     on_device: Option<cuda::Plan>,
 }
 
@@ -64,7 +64,7 @@ impl AttentionPlan {
         })
     }
 
-    /// The same where the rows of each of these blocks see each other, also those behind. A block lies in one span.
+    /// Adds bidirectional blocks: rows of a block attend to each other, also to later ones. A block lies in one span.
     pub fn with_blocks(self, blocks: &[Range<usize>]) -> Result<Self> {
         if blocks.is_empty() {
             return Ok(self);
@@ -105,13 +105,13 @@ pub struct AttentionShape {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
-    /// What keys and values are stored as.
+    /// Storage type of keys and values.
     pub stored: KvDtype,
     /// Each layer sees the past through a window at most: no sinks, no chunks, no latents, both directions nowhere.
     pub is_plain: bool,
 }
 
-/// What attention takes of a device other than the CPU besides its operands and pages.
+/// Memory that attention allocates on a GPU besides its operands and pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttentionScratch {
     pub bytes: u64,
@@ -120,16 +120,16 @@ pub struct AttentionScratch {
 }
 
 impl AttentionShape {
-    /// For steps of up to so many new tokens in sequences of up to `context`.
+    /// For steps of up to `new_tokens` in sequences of up to `context`.
     pub fn scratch(&self, new_tokens: usize, context: usize) -> AttentionScratch {
         cuda::scratch(self, new_tokens, context)
     }
 }
 
-/// What differs between layers that attend.
+/// Attention settings that differ between layers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionOptions {
-    /// What the products of queries and keys are multiplied by.
+    /// Factor of the attention scores.
     pub scale: f32,
     /// How many tokens a query sees, itself included; `None` is all before it.
     pub window: Option<usize>,
@@ -144,9 +144,9 @@ pub enum AttentionReach {
     /// The tokens up to its own.
     #[default]
     Past,
-    /// The tokens up to its own in its chunk: positions are cut into chunks of so many tokens. At least one.
+    /// Chunked attention: the tokens up to its own in its chunk of this many positions, at least one.
     Chunk(usize),
-    /// All of its sequence that the step brings or that came before, also those behind; a window lies on both sides.
+    /// Bidirectional: all past and new tokens of its sequence; a window extends to both sides.
     Sequence,
 }
 
@@ -176,7 +176,7 @@ impl KvDtype {
         self != Self::Q8_0 || head_dim.is_multiple_of(Self::BLOCK)
     }
 
-    /// What so many numbers of whole heads take.
+    /// Bytes of this many numbers of whole heads.
     pub fn bytes(self, numbers: usize) -> usize {
         match self {
             Self::F32 => 4 * numbers,
@@ -211,7 +211,7 @@ impl std::fmt::Display for KvDtype {
     }
 }
 
-/// One layer's keys and values in pages, on a device.
+/// The KV cache of one layer, in pages on a device.
 #[derive(Debug)]
 pub struct LayerPages(Store);
 
@@ -236,8 +236,8 @@ impl LayerPages {
         }))
     }
 
-    /// Pages of one latent for each token: a key of `dim` numbers whose first `value_dim` are the value too. Numbers are
-    /// stored once.
+    /// Pages of latents (MLA): each token has a key of `dim` numbers, whose first `value_dim` are also its value and
+    /// are stored once.
     pub fn of_latents(
         pages: usize,
         [dim, value_dim]: [usize; 2],
@@ -284,7 +284,7 @@ pub fn paged_attention(
     }
 }
 
-/// Without new keys and values to those that are in the pages.
+/// Attends on a device, after writing new keys and values, if any.
 fn attend_on_device(
     q: &Tensor,
     new: Option<[&Tensor; 2]>,

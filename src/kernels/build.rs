@@ -1,6 +1,6 @@
-//! Compiles our kernels for GPUs, and tells the linker where the CUDA libraries are. `cuda/setup` makes a folder of
-//! stand-ins, so that the binary builds where there is no CUDA and starts where there is no driver; without
-//! `CUDA_LINK_DIR` the toolkit's own are found by its crates.
+//! Compiles our CUDA kernels and gives the linker the folders of the CUDA libraries. `cuda/setup` makes a folder of
+//! stub libraries, so that the binary builds without CUDA and starts without a driver; without `CUDA_LINK_DIR` the
+//! crates find the toolkit's libraries.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Numbers of a layer that stay as they are: on the host, and a copy on a device that has asked for one.
+//! Constant numbers of a layer on the host, with a copy on the one device that uses them.
 
 use std::ops::Deref;
 use std::sync::OnceLock;

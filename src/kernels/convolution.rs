@@ -22,7 +22,7 @@ enum Weights {
     Device(Box<DeviceWeights>),
 }
 
-/// Weights on a GPU, for a product with what the taps of each output see.
+/// Weights on a GPU, for a product with the gathered inputs of each output.
 #[derive(Debug)]
 struct DeviceWeights {
     /// `[outputs, taps * inputs / groups]`, with the inputs of a tap together.
@@ -43,7 +43,7 @@ struct SizedLowering {
 }
 
 impl DeviceWeights {
-    /// From weights as PyTorch stores them.
+    /// Converts weights in PyTorch's layout.
     fn new(
         weight: &Tensor,
         bias: Option<&Tensor>,
@@ -115,8 +115,8 @@ impl DeviceWeights {
 }
 
 impl Convolution {
-    /// From weights as PyTorch stores them: `[outputs, inputs / groups, height, width]` or, without a height, of one
-    /// axis. On a CPU they are packed, as f16 or bf16 if that is what they are.
+    /// Converts weights in PyTorch's layout: `[outputs, inputs / groups, height, width]` or, without a height, with one
+    /// axis. A CPU packs them; f16 and bf16 keep their type.
     pub fn new(
         weight: &Tensor,
         bias: Option<&Tensor>,
@@ -126,7 +126,8 @@ impl Convolution {
         Self::of(weight, bias, axes, groups, false)
     }
 
-    /// From weights of a transposed convolution: `[inputs, outputs / groups, height, width]`. Padding cuts the result.
+    /// Converts weights of a transposed convolution: `[inputs, outputs / groups, height, width]`. Padding cuts the
+    /// result.
     pub fn transposed(
         weight: &Tensor,
         bias: Option<&Tensor>,
@@ -257,7 +258,7 @@ mod tests {
         found.unwrap().permute((0, 2, 3, 1)).unwrap()
     }
 
-    /// With candle's operations, channels first.
+    /// Reference with candle's operations, channels first.
     fn convolve(x: &Tensor, weight: &Tensor, axes: [Axis; 2], groups: usize) -> Result<Tensor> {
         let mut x = x.clone();
         for (dim, axis) in [(2, axes[0]), (3, axes[1])] {

@@ -26,10 +26,10 @@ pub fn dense_attention(
     with_products(q, k, v, scale, mask)
 }
 
-/// Scores of more than so many bytes are never written out where a kernel can do without; their operands are f16.
+/// Limit above which a kernel avoids materializing the scores, if it can; its operands are then f16.
 const MOST_WRITTEN_BYTES: usize = 4 << 20;
 
-/// With candle's operations: the scores are written out.
+/// Attends with candle's operations, which materializes the scores.
 fn with_products(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, mask: Mask) -> Result<Tensor> {
     let (batch, queries, heads, d) = q.dims4()?;
     let (_, keys, kv_heads, _) = k.dims4()?;

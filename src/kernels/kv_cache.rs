@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 
 use super::{KvDtype, Mask, cpu, dense_attention};
 
-/// Keys and values of up to so many tokens, laid out once as the device's attention reads them.
+/// Keys and values of up to a fixed number of tokens, laid out once for the device's attention.
 #[derive(Debug)]
 pub struct KvCache(Storage);
 
@@ -26,7 +26,7 @@ impl KvCache {
         Ok(Self(Storage::Device([room()?, room()?])))
     }
 
-    /// A copy that goes on by itself.
+    /// An independent copy.
     pub fn fork(&self) -> Result<Self> {
         Ok(Self(match &self.0 {
             Storage::Cpu(tiles) => Storage::Cpu(tiles.fork()?),
@@ -45,8 +45,8 @@ impl KvCache {
         }
     }
 
-    /// As [`dense_attention()`] to the first `keys` tokens, without a bias: from queries `[queries, heads, head_dim]` to the
-    /// same shape, which are the last of those tokens.
+    /// Like [`dense_attention()`] to the first `keys` tokens, without a bias. The queries `[queries, heads, head_dim]`
+    /// are the last of these tokens; the result has the same shape.
     pub fn attend(&self, q: &Tensor, keys: usize, scale: f32, mask: Mask) -> Result<Tensor> {
         match &self.0 {
             Storage::Cpu(tiles) => tiles.attend(q, keys, scale, mask),
@@ -85,12 +85,12 @@ mod tests {
         gap.to_scalar().unwrap()
     }
 
-    /// In parts, over the borders of pages, beside attention that lays out its operands itself.
+    /// Appends parts across page borders and compares with attention that lays out its own operands.
     #[test]
     fn attention_to_a_cache_is_dense_attention() {
         for (dtype, tolerance) in [(KvDtype::F32, 2e-6), (KvDtype::F16, 2e-3)] {
             for head_dim in [24, 64] {
-                // As they are stored: rounding random keys may cost more than the tolerance.
+                // Rounded like stored keys: rounding random keys may cost more than the tolerance.
                 let stored = |x: Tensor| match dtype {
                     KvDtype::F16 => x.to_dtype(DType::F16).and_then(|x| x.to_dtype(DType::F32)),
                     _ => Ok(x),

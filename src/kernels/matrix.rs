@@ -52,13 +52,13 @@ impl PackedMatrix {
         }
     }
 
-    /// The products of several matrices with the same `x`, whose quantization they share.
+    /// The products of several matrices with the same `x`, which is quantized once for all of them.
     pub fn products(matrices: &[&Self], x: &Tensor) -> Result<Vec<Tensor>> {
         let inner: Vec<_> = matrices.iter().map(|matrix| &matrix.0).collect();
         cpu::products(&inner, x)
     }
 
-    /// For each place in the spans' lists of matrices, one tensor of the products of all rows of `x [rows, cols]`. The
+    /// For each index in the spans' lists of matrices, one tensor of the products of all rows of `x [rows, cols]`. The
     /// spans follow one another and cover all rows; a matrix that no span names is not read.
     pub fn products_of_spans(spans: &[PackedSpan<'_>], x: &Tensor) -> Result<Vec<Tensor>> {
         let inner = spans.iter().map(|span| cpu::MatrixSpan {

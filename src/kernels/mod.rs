@@ -1,10 +1,10 @@
 //! The operations candle lacks, or does more slowly than the machine allows.
 //!
-//! One signature per operation; `cpu/` is the reference and the fast path of the CPU, `cuda/` its twin.
-//! Callers hand over tensors and never ask which device they are on.
+//! One signature per operation; `cpu/` is the reference and the fast path of the CPU, `cuda/` its twin. Callers need
+//! not know the device of their tensors.
 //!
-//! Every operation here is *batch-invariant*: the result for a row does not depend on how many other rows
-//! came with it, so that greedy text is the same at batch 1 and 32 by construction.
+//! Every operation here is *batch-invariant*: the result for a row does not depend on how many other rows came with it,
+//! so that greedy text is the same at batch 1 and 32 by construction.
 
 #![cfg_attr(
     test,
@@ -53,5 +53,5 @@ pub use resample::{Resampling, resample};
 pub use rope::{RopeStyle, RopeTable, rotate};
 pub use snake::snake;
 
-/// Tokens in one page of keys and values. Paged flash attention wants a multiple of 32.
+/// Tokens per page of the KV cache. Paged flash attention requires a multiple of 32.
 pub const PAGE_TOKENS: usize = 32;

@@ -1,8 +1,8 @@
-//! Layers that keep a state of a fixed size for each sequence, where attention keeps keys and values of every token.
+//! Recurrent layers: a state of fixed size per sequence instead of keys and values of every token.
 //!
-//! A state is updated token by token and in the same order however a prompt is cut into steps, so that a row's bits depend
-//! on the tokens before it alone. Chunked forms of these recurrences have more multiplications on a CPU: with heads of 128
-//! numbers and chunks of 64 tokens a quarter more, and their results depend on where the chunks begin.
+//! A state is updated token by token in the same order however a prompt is cut into steps, so that a row's bits depend
+//! on the tokens before it alone. Chunked forms of these recurrences need more multiplications on a CPU: with heads of
+//! 128 numbers and chunks of 64 tokens a quarter more, and their results depend on the chunks' borders.
 
 use candle_core::{Device, Result, Tensor, bail};
 
@@ -11,14 +11,14 @@ use super::{Constants, cpu, cuda};
 /// One sequence's rows of a step, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateSpan {
-    /// How many new tokens, in order, directly after those of the spans before it.
+    /// Number of new tokens, in order, directly after those of the spans before this one.
     pub new_tokens: usize,
-    /// Whether they are the first of their sequence: whatever the slot held is forgotten.
+    /// Whether they are the first of their sequence, so that the slot's old state is cleared.
     pub is_first: bool,
     pub slot: usize,
 }
 
-/// What a layer keeps of a sequence.
+/// Sizes of a layer's state of a sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StateShape {
     /// Numbers of the rows that a short convolution looks back at.
@@ -46,7 +46,7 @@ enum StateStore {
     Device(cuda::States),
 }
 
-/// What a layer keeps of one sequence.
+/// A layer's state of one sequence.
 #[derive(Debug, Clone)]
 pub struct SequenceState {
     /// The last rows of the convolution's input, `[kernel - 1, channels]`.
@@ -71,7 +71,7 @@ impl LayerStates {
         }
     }
 
-    /// Makes the slots of a step, and empties those of new sequences.
+    /// Allocates the slots of a step, and clears those of new sequences.
     pub fn prepare(&mut self, spans: &[StateSpan]) -> Result<()> {
         let slots = spans.iter().map(|span| span.slot + 1).max().unwrap_or(0);
         self.make(slots)?;
@@ -175,7 +175,7 @@ impl ShortConvolution {
         (self.kernel - 1) * self.channels
     }
 
-    /// From rows `[tokens, channels]` to the same shape.
+    /// Convolves rows `[tokens, channels]` into the same shape.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -250,14 +250,14 @@ impl RecurrenceShape {
 #[derive(Debug)]
 pub struct DeltaRule {
     pub shape: RecurrenceShape,
-    /// Below zero, of each value head: what a decay's logarithm is beside the step.
+    /// Negative, per value head: the decay is `exp(rate * step)`.
     pub rates: Constants,
     /// Added to the steps before their softplus.
     pub step_bias: Constants,
 }
 
 impl DeltaRule {
-    /// From `[tokens, queries | keys | values]`, and the step and the logit of `beta` of each value head, to values
+    /// Maps `[tokens, queries | keys | values]`, the step and the logit of `beta` of each value head to values
     /// `[tokens, value_heads * value_dim]`.
     pub fn forward(
         &self,
@@ -294,19 +294,19 @@ impl DeltaRule {
 #[derive(Debug)]
 pub struct StateSpace {
     pub shape: RecurrenceShape,
-    /// Below zero, of each value head: what a decay's logarithm is beside the step.
+    /// Negative, per value head: the decay is `exp(rate * step)`.
     pub rates: Constants,
     /// Added to the steps before their softplus.
     pub step_bias: Constants,
     /// Steps are no smaller and no larger.
     pub step_limits: (f32, f32),
-    /// What each head adds of a value to what its query reads.
+    /// Per head, the factor of the value that is added to the query's result.
     pub skips: Constants,
 }
 
 impl StateSpace {
-    /// From `[tokens, values | keys | queries]` and the step of each value head, to values
-    /// `[tokens, value_heads * value_dim]`.
+    /// Maps `[tokens, values | keys | queries]` and the step of each value head to values `[tokens, value_heads *
+    /// value_dim]`.
     pub fn forward(
         &self,
         inputs: &Tensor,

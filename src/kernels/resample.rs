@@ -5,7 +5,7 @@ use candle_core::{Device, Result, Tensor};
 use super::cpu;
 pub use super::cpu::Resampling;
 
-/// From `[batch, height, width, channels]` to the same in another size. Samples in a row are a picture of height 1.
+/// Resizes `[batch, height, width, channels]`. A row of samples is an image of height 1.
 pub fn resample(x: &Tensor, size: [usize; 2], how: Resampling) -> Result<Tensor> {
     match x.device() {
         Device::Cpu => cpu::resample(x, size, how),
@@ -13,7 +13,7 @@ pub fn resample(x: &Tensor, size: [usize; 2], how: Resampling) -> Result<Tensor>
     }
 }
 
-/// With candle's operations, one axis after the other.
+/// Resizes with candle's operations, one axis after the other.
 fn with_selections(x: &Tensor, size: [usize; 2], how: Resampling) -> Result<Tensor> {
     let mut x = x.clone();
     for (dim, to) in [(1, size[0]), (2, size[1])] {

@@ -22,7 +22,7 @@ pub struct RopeTable {
     style: RopeStyle,
     inverse_frequencies: Vec<f64>,
     context: usize,
-    /// What cosines and sines are multiplied by (YaRN's attention factor), usually 1.
+    /// Factor of cosines and sines (YaRN's attention factor), usually 1.
     magnitude: f64,
     angles: Mutex<Arc<Angles>>,
     on_device: Option<(Tensor, Tensor)>,
@@ -36,7 +36,7 @@ pub struct Angles {
 }
 
 impl RopeTable {
-    /// The first `2 * inverse_frequencies.len()` values of a head turn; those after them stay as they are.
+    /// Rotates the first `2 * inverse_frequencies.len()` values of a head and leaves the others unchanged.
     pub fn new(
         inverse_frequencies: Vec<f64>,
         context: usize,
@@ -65,7 +65,7 @@ impl RopeTable {
         Ok(table)
     }
 
-    /// A table whose positions have these angles, one row of `half` for each: for places on several axes.
+    /// A table of given angles, one row of `half` per position: for positions on several axes.
     pub fn of_angles(
         angles: &[f64],
         half: usize,
@@ -94,7 +94,7 @@ impl RopeTable {
         };
         Ok(Self {
             style,
-            // All rows are there: none is computed from frequencies.
+            // The table is complete; no row is computed from frequencies.
             inverse_frequencies: vec![0.0; half],
             context: positions,
             magnitude: 1.0,

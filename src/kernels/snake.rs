@@ -4,8 +4,8 @@ use candle_core::{Device, Result, Tensor};
 
 use super::cpu;
 
-/// `x + sin²(alpha · x) / beta`, with an `alpha` and a `beta` for each channel (the last dimension). In networks that know
-/// one of them, they are the same.
+/// `x + sin²(alpha · x) / beta`, with an `alpha` and a `beta` per channel (the last dimension). Networks with only one
+/// of them pass it as both.
 pub fn snake(x: &Tensor, alpha: &Tensor, beta: &Tensor) -> Result<Tensor> {
     match x.device() {
         Device::Cpu => cpu::snake(x, alpha, beta),

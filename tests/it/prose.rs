@@ -17,7 +17,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("config", [11, 6, 1]),
     ("coordinator", [0, 0, 0]),
     ("engine", [26, 42, 19]),
-    ("kernels", [3, 3, 1]),
+    ("kernels", [0, 0, 0]),
     ("muster", [0, 0, 0]),
     ("process", [6, 4, 0]),
     ("protocol", [0, 0, 0]),

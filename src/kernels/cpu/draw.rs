@@ -1,15 +1,15 @@
-//! Weights to draw a token by, and what they come to.
+//! Weights for sampling a token, and their sum.
 
 use super::level::{Level, at_every_level};
 use super::math::exp;
 
 /// Numbers that are compared or added side by side.
 const LANES: usize = 16;
-/// Powers whose sum is as exact in f32 as they are.
+/// Length of a chunk of weights whose f32 sum is as exact as the weights are.
 const SUMMED: usize = 4096;
 
-/// Fills `weights` with `exp((logit - best) * scale)`, one for each logit; what is below `least` becomes 0. The same bits
-/// at every level.
+/// Fills `weights` with `exp((logit - best) * scale)`, one per logit; logits below `least` get 0. Every level returns
+/// the same bits.
 pub fn weigh(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut Vec<f32>) {
     weights.resize(logits.len(), 0.0);
     weigh_slice(Level::best(), logits, best, scale, least, weights);
@@ -19,7 +19,7 @@ at_every_level! {
     fn weigh_slice(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut [f32]) = weigh_slice_as;
 }
 
-/// Nothing here is fused, whatever the CPU can: a seed draws the same on every machine.
+/// Uses no FMA at any level, so that a seed samples the same tokens on every machine.
 #[inline(always)]
 fn weigh_slice_as<const FAST: bool>(
     logits: &[f32],

@@ -9,7 +9,7 @@ use super::math::{normal_share, sigmoid, tanh};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
-/// What the gate goes through before it multiplies.
+/// The activation function of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     Silu,

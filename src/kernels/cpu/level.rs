@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// Names the best level to use, for comparisons and for processors that announce what they do badly.
+/// Selects the best level to use, for comparisons and for processors whose features are slow.
 pub const LEVEL_VARIABLE: &str = "MUSTER_CPU_LEVEL";
 
 /// A set of instructions that kernels are written for, poorest first.
@@ -45,7 +45,7 @@ impl Level {
         usable.filter(|level| *level <= Self::best()).collect()
     }
 
-    /// What [`LEVEL_VARIABLE`] says, or why it says nothing that is understood.
+    /// The level in [`LEVEL_VARIABLE`], or an error for an unknown name.
     pub fn stated() -> Result<Option<Self>, String> {
         match std::env::var(LEVEL_VARIABLE) {
             Ok(name) if !name.is_empty() => Self::named(&name).map(Some),
@@ -113,9 +113,9 @@ fn has_avx_vnni() -> bool {
     false
 }
 
-/// Defines a function that does what a generic one (`#[inline(always)]`) does, compiled once for each level.
+/// Defines a function that calls a generic one (`#[inline(always)]`), compiled once per level.
 ///
-/// The generic function may take `const FAST: bool`: whether FMA and F16C are there.
+/// The generic function may have a `const FAST: bool`: whether FMA and F16C are available.
 macro_rules! at_every_level {
     ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $($generic:ident)::+ $(<$($param:ty),*>)?;) => {
         $(#[$meta])*

@@ -8,7 +8,7 @@ use super::level::{Level, at_every_level};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
-/// Partial sums are kept in this many lanes, whatever the instructions, so that bits do not depend on them.
+/// Lanes of partial sums, the same for all instruction sets, so that results have the same bits.
 const LANES: usize = 16;
 
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {

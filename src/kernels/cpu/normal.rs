@@ -9,7 +9,7 @@ use super::stored::LANES;
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
-/// Places whose sums are taken together, whatever the number of threads.
+/// Positions that are summed together, independent of the number of threads.
 const PLACES: usize = 64;
 
 /// See [`crate::layer_norm`].
@@ -109,7 +109,7 @@ fn factors(
     Ok((read(weight, 1.0)?, read(bias, 0.0)?))
 }
 
-/// For each channel the factor of its values, then for each channel the term that is added.
+/// Returns the factor of each channel, followed by the offset of each channel.
 fn lines(
     sums: &[f32],
     groups: usize,

@@ -1,11 +1,10 @@
-//! The threads that share a product.
+//! The thread pool for products.
 //!
-//! A pool for work of microseconds, many thousand times a second, on a machine that others use too. Whoever calls
-//! takes part and hands out the work piece by piece, so a helper that comes late, because it slept or because the
-//! system gave its processor to somebody else, costs nothing: the call ends when the work is done and every helper
-//! that had begun has left. Nobody waits for a helper that had not begun.
+//! For calls of microseconds, many thousand per second, on a machine shared with other programs. The caller works too
+//! and hands out pieces, so a helper that starts late (asleep or descheduled) costs nothing: the call ends when the
+//! work is done and every helper that began has left. The call does not wait for helpers that have not begun.
 //!
-//! Helpers watch for the next call for about a millisecond, longer than the pauses within a step, and then sleep.
+//! Helpers spin for about a millisecond after a call, longer than the gaps within a step, and then sleep.
 
 #![expect(
     unsafe_code,
@@ -24,12 +23,12 @@ use std::time::{Duration, Instant};
 
 const WATCH: Duration = Duration::from_millis(1);
 
-/// A thread takes the share of what is left that it would have if there were so many times the threads: large pieces
-/// at first, and small ones in the end, so that all are done at the same time, and a slow one holds up little. More and
-/// smaller pieces have memory read from more places, and each begins slowly: one stream of Q4_K is 3 % slower with 8.
+/// Guided scheduling: a thread takes an equal share of the remaining work among this many times the threads. Large
+/// pieces first and small ones last let all threads end together, and a slow thread delays little. Smaller pieces read
+/// memory from more places, and each starts slowly: one stream of Q4_K is 3 % slower with 8.
 const PIECES: usize = 2;
 
-/// Where the number of threads stands, in the order of precedence. Other libraries read them too.
+/// Variables with the number of threads, in order of precedence. Other libraries read them too.
 pub const THREAD_VARIABLES: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 thread_local! {
@@ -38,9 +37,8 @@ thread_local! {
     static BACKGROUND_POOL: Cell<Option<&'static Pool>> = const { Cell::new(None) };
 }
 
-/// From now on the calling thread shares its work with the background pool of the process, and leaves the helpers of the
-/// other pool to the threads that did not call this. The first call starts the pool; on Linux its helpers inherit the
-/// priority of that caller.
+/// From now on the calling thread shares its work with the process's background pool, and leaves the other pool's
+/// helpers to other threads. The first call starts the pool; on Linux its helpers inherit the priority of that caller.
 pub fn enter_background() {
     static POOL: OnceLock<Pool> = OnceLock::new();
     let pool = POOL.get_or_init(|| Pool::new(threads()));
@@ -50,14 +48,14 @@ pub fn enter_background() {
 pub struct Pool {
     shared: Arc<Shared>,
     helpers: Vec<(Thread, Arc<AtomicBool>)>,
-    /// Held by the one call that has the helpers.
+    /// Locked by the call that uses the helpers.
     calling: Mutex<()>,
 }
 
 struct Shared {
     /// Odd while a call takes helpers. Each call raises it by two.
     round: AtomicUsize,
-    /// Helpers that look at `call`.
+    /// Helpers that read `call`.
     active: AtomicUsize,
     /// Written between rounds, while no helper is active.
     call: UnsafeCell<Option<Call>>,
@@ -80,8 +78,8 @@ struct Call {
 }
 
 impl Pool {
-    /// The pool that the calling thread shares its work with, started when first used. None for a helper: a call within a
-    /// call is done alone, and a helper of the background must not start the other pool with its own priority.
+    /// The pool of the calling thread, started when first used. `None` in a helper: nested calls run alone, and a
+    /// background helper must not start the other pool with its own priority.
     pub fn current() -> Option<&'static Self> {
         static POOL: OnceLock<Pool> = OnceLock::new();
         if IS_HELPER.get() {
@@ -91,7 +89,7 @@ impl Pool {
         Some(BACKGROUND_POOL.get().unwrap_or_else(foreground))
     }
 
-    /// With this many threads, the caller's counted in.
+    /// Starts a pool of this many threads, including the caller.
     fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             round: AtomicUsize::new(0),
@@ -131,7 +129,7 @@ impl Pool {
         };
         let round = self.shared.begin(call);
         self.wake();
-        // SAFETY: what the call points to lives on this stack, below `round`.
+        // SAFETY: `call` points into this stack frame, which outlives `round`.
         unsafe { call.work_off() };
         drop(round);
         let panic = self.shared.panic.lock();
@@ -153,7 +151,7 @@ impl Pool {
 
 impl Call {
     /// # Safety
-    /// What it points to is alive.
+    /// The referenced data is alive.
     unsafe fn work_off(&self) {
         // SAFETY: alive by the caller's promise.
         let (work, next) = unsafe { (&*self.work, &*self.next) };
@@ -171,7 +169,7 @@ impl Shared {
         // SAFETY: the round is even and no helper is active: `Round` waited for that when the last call ended, and
         // a helper that comes now sees the even round and leaves without looking.
         unsafe { *self.call.get() = Some(call) };
-        // Of a call whose caller panicked too.
+        // Discards the panic of a call whose caller panicked too.
         *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.round.fetch_add(1, SeqCst);
         Round(self)
@@ -194,7 +192,7 @@ impl Shared {
     }
 }
 
-/// A call that takes helpers. Dropping it closes the door and waits for those inside, also when the caller panics.
+/// A call that uses helpers. Dropping it admits no more helpers and waits for active ones, also when the caller panics.
 struct Round<'a>(&'a Shared);
 
 impl Drop for Round<'_> {
@@ -218,7 +216,7 @@ fn helper(index: usize, shared: &Arc<Shared>) -> Option<(Thread, Arc<AtomicBool>
         }
     };
     let name = format!("product-{index}");
-    // A system that gives no more threads leaves the work to those there are.
+    // If the system refuses a thread, the existing ones do the work.
     let handle = thread::Builder::new().name(name).spawn(body).ok()?;
     Some((handle.thread().clone(), sleeps))
 }

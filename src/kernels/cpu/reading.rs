@@ -1,4 +1,4 @@
-//! Reading memory and nothing else, which is what kernels that wait for memory are held against.
+//! Reads memory and nothing else: the bandwidth limit of memory-bound kernels.
 
 /// Streams that a thread reads side by side: more loads are under way than one stream's prefetching allows.
 const STREAMS: usize = 4;

@@ -7,13 +7,13 @@ use candle_core::{Result, Tensor, bail};
 use super::tensors::{from_floats, with_floats};
 use super::threads::{Disjoint, share};
 
-/// What a place between others becomes.
+/// Interpolation between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resampling {
     /// The place it lies in.
     Nearest,
-    /// A mean of the neighbours, weighted by distance. With aligned corners the outermost places stay where they are;
-    /// without, the edges of the picture do.
+    /// Linear interpolation. With aligned corners the outermost samples keep their positions; without, the image's
+    /// edges do.
     Linear { align_corners: bool },
 }
 
@@ -25,7 +25,7 @@ pub struct Between {
 }
 
 impl Resampling {
-    /// Where each of `to` places lies among `from`.
+    /// The source position of each of `to` samples among `from`.
     pub fn places(self, from: usize, to: usize) -> Vec<Between> {
         let last = from.saturating_sub(1);
         let step = from as f64 / to as f64;

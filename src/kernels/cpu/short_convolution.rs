@@ -72,7 +72,7 @@ pub fn short_convolution(
 /// Some channels of one span.
 struct ChannelBlock<'a> {
     convolution: &'a ChannelTaps<'a>,
-    /// From the span's first row on.
+    /// Inputs from the span's first row on.
     x: &'a [f32],
     tokens: usize,
     first: usize,

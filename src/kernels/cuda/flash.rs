@@ -1,4 +1,4 @@
-//! Paged flash attention: one call for prompts, their parts and single tokens together.
+//! Paged flash attention: one kernel launch for prompts, prompt chunks and single tokens together.
 
 use candle_core::{Device, Result, Tensor};
 use candle_flash_attn::flash_attn_varlen_paged_windowed;
@@ -9,7 +9,7 @@ use crate::{AttentionOptions, KvDtype, PAGE_TOKENS, Span};
 /// How long the spans of a step are.
 #[derive(Debug, Clone)]
 pub struct Lengths {
-    /// Where each span's new tokens start in the step, and where the last ones end.
+    /// Cumulative sequence lengths: the first new token of each span, and the end of the last span.
     query_starts: Tensor,
     /// The same for all tokens, as if the contexts lay one after the other.
     context_starts: Tensor,
@@ -36,11 +36,11 @@ impl Lengths {
     }
 }
 
-/// The largest head it takes, and what heads must be a multiple of.
+/// The largest supported head dimension, and the number that must divide head dimensions.
 const MOST_HEAD_DIM: usize = 512;
 const HEAD_DIM_STEP: usize = 8;
 
-/// Not f32 pages, and no heads of an odd size.
+/// Whether flash attention supports these pages: half precision only, and no odd head dimension.
 pub fn takes(stored: KvDtype, head_dim: usize) -> bool {
     matches!(stored, KvDtype::F16 | KvDtype::Bf16)
         && head_dim <= MOST_HEAD_DIM

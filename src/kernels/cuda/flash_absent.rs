@@ -5,7 +5,7 @@ use candle_core::{Device, Result, Tensor};
 use super::{Pages, Plan};
 use crate::{AttentionOptions, KvDtype, Span};
 
-/// Nothing that only flash attention wants to know.
+/// Empty without flash attention.
 #[derive(Debug, Clone)]
 pub struct Lengths;
 

@@ -1,4 +1,4 @@
-//! How kernels of ours are launched: operands, room for results, and the program they are in.
+//! Launches our CUDA kernels: operands, uninitialized results, and the loaded module.
 
 #![expect(
     unsafe_code,
@@ -22,8 +22,8 @@ use half::{bf16, f16};
 
 use super::trial::{Operation, is_faulty};
 
-/// `kernels.cu`, which the build compiles for GPUs from compute capability 8.0 on: to machine code for those there are, and
-/// to PTX for later ones.
+/// `kernels.cu`, compiled by the build for compute capability 8.0 and later: machine code for existing GPUs, and PTX
+/// for future ones.
 pub const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
 /// Threads of a block, but for kernels that say otherwise.
@@ -90,8 +90,8 @@ struct DeviceProgram {
     functions: HashMap<String, CudaFunction>,
 }
 
-/// A kernel on a GPU. The driver is asked for each once, however many handles of the GPU models have opened and closed: a
-/// launch takes little longer than the question.
+/// A kernel's function on a GPU, cached across handles of the GPU: the driver's lookup takes about as long as a kernel
+/// launch.
 pub fn function(device: &CudaDevice, name: &str) -> Result<CudaFunction> {
     static PROGRAMS: LazyLock<Mutex<HashMap<usize, DeviceProgram>>> = LazyLock::new(Mutex::default);
     let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);

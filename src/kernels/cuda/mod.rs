@@ -1,9 +1,9 @@
 //! Operations on GPUs: our own kernels, and attention over pages that are candle tensors.
 //!
-//! With the feature `flash-attn` and half-precision pages attention is one call of paged flash attention; otherwise
-//! kernels of ours attend where they take the heads, and elsewhere the pages of each sequence are gathered and
-//! multiplied in candle's own operations. The gathering half runs on any device, which is how it is tested. Products
-//! on a GPU are the vendor's: results may differ in the last bits with the shape of a step.
+//! With the feature `flash-attn` and half-precision pages attention is one call of paged flash attention; otherwise our
+//! kernels attend if they support the head dimension; otherwise the pages of each sequence are gathered and multiplied
+//! with candle's operations. The gathering path runs on any device, so the CPU tests cover it. Matrix products on a GPU
+//! run in cuBLAS: results may differ in the last bits with the shape of a step.
 
 #[cfg_attr(feature = "flash-attn", path = "flash.rs")]
 #[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]
@@ -64,29 +64,30 @@ pub struct Lowering {
     pub groups: usize,
 }
 
-/// So much of the scores, which are f32, is computed at once: the queries of a prompt take turns.
+/// Limit of attention scores (f32) that are in memory at once: queries of a long prompt are processed in chunks.
 const MAX_SCORES_BYTES: usize = 32 << 20;
-/// How often the scores are there at once: masked, less their largest, as powers, divided by their sum, and the mask.
+/// Copies of the scores in memory at the peak of a masked softmax: scores, shifted, exponentials, normalized, and the
+/// mask.
 const SCORES_COPIES: u64 = 5;
 /// A number of a gathered key, and one of a value as it is stored, as f32, and again in order.
 const GATHERED_BYTES: u64 = 4 + 4 + 4 + 4;
 
-/// One layer's keys and values, `[pages * PAGE_TOKENS, kv_heads * head_dim]` each.
+/// Key and value pages of one layer, `[pages * PAGE_TOKENS, kv_heads * head_dim]` each.
 #[derive(Debug)]
 pub struct Pages {
     stored: KvDtype,
     keys: Tensor,
     values: Tensor,
-    /// Of keys and values of eight bits, f16 `[pages * PAGE_TOKENS, kv_heads * head_dim / 32]`. Their numbers are stored
-    /// [`ZERO`] greater, as bytes without a sign.
+    /// Scales of an eight-bit KV cache, f16 `[pages * PAGE_TOKENS, kv_heads * head_dim / 32]`. The quantized numbers
+    /// are stored as unsigned bytes, offset by [`ZERO`].
     scales: Option<[Tensor; 2]>,
     kv_heads: usize,
     head_dim: usize,
-    /// Of pages of latents, which are keys: as many of the first numbers are the value, and such pages have no others.
+    /// For pages of latents (MLA): the value is this many leading numbers of the key, and no value pages exist.
     value_dim: Option<usize>,
 }
 
-/// What queries see of the pages.
+/// Options that select the keys of each query.
 pub struct AttentionScope<'a> {
     pub options: AttentionOptions,
     /// See [`crate::AttentionPlan::with_blocks`].
@@ -110,7 +111,7 @@ impl AttentionScope<'_> {
 /// A step's spans as the device wants them. Spans without new tokens are left out.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where each new token's key and value go.
+    /// The slot of each new token's key and value in the pages.
     slots: Tensor,
     /// `[spans, most pages]`, filled up with page 0.
     page_table: Tensor,
@@ -137,7 +138,7 @@ struct SingleTokens {
     longest: usize,
 }
 
-/// A span whose tokens attend together.
+/// A span with more than [`FEW_TOKENS`] new tokens, which attend together.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "cuda"),
@@ -151,7 +152,7 @@ struct Prompt {
     pages: Tensor,
 }
 
-/// Spans of at most so many new tokens attend one by one.
+/// Tokens of spans up to this length attend one by one.
 const FEW_TOKENS: usize = 8;
 
 impl Plan {
@@ -247,7 +248,7 @@ impl UploadedLists {
     }
 }
 
-/// An f32 beside which another one keeps no digits behind the point.
+/// 1.5 * 2^23: adding and subtracting this number rounds an f32 to an integer.
 const EVEN: f64 = 12_582_912.0;
 
 /// Zero as a byte.
@@ -264,7 +265,7 @@ enum PagePart {
 fn in_eight_bits(x: &Tensor) -> Result<(Tensor, Tensor)> {
     let blocks = x.to_dtype(DType::F32)?.contiguous()?;
     let blocks = blocks.reshape(((), KvDtype::BLOCK))?;
-    // Divided as numbers are: candle multiplies by the reciprocal of a constant.
+    // A tensor as divisor, because candle multiplies by the reciprocal of a constant, which rounds differently.
     let most = Tensor::new(127f32, x.device())?;
     let scales = blocks.abs()?.max_keepdim(1)?.broadcast_div(&most)?;
     let scales = scales.to_dtype(DType::F16)?;
@@ -272,7 +273,7 @@ fn in_eight_bits(x: &Tensor) -> Result<(Tensor, Tensor)> {
     // A block of zeros has the scale 0.
     let divisor = (&wide + wide.eq(0.0)?.to_dtype(DType::F32)?)?;
     let numbers = blocks.broadcast_mul(&divisor.recip()?)?;
-    // To whole numbers, halves to even ones.
+    // Rounds half to even.
     let numbers = ((numbers + EVEN)? - EVEN)?;
     let bytes = (numbers.clamp(-127.0, 127.0)? + ZERO)?.to_dtype(DType::U8)?;
     Ok((bytes, scales))
@@ -443,12 +444,12 @@ pub fn paged_attention(
     attend_gathered(q, pages, plan, seen, MAX_SCORES_BYTES)
 }
 
-/// What the above takes besides its operands.
+/// Scratch memory of paged attention.
 pub fn scratch(shape: &AttentionShape, new_tokens: usize, context: usize) -> AttentionScratch {
     if shape.is_plain && flash::takes(shape.stored, shape.head_dim) {
         return AttentionScratch::default();
     }
-    // One query's scores, which are computed at once whatever they take.
+    // The scores of one query are computed at once, whatever their size.
     let row_bytes = (shape.heads * size_of::<f32>()) as u64;
     let scores = row_bytes
         .saturating_mul(new_tokens as u64)
@@ -501,14 +502,14 @@ fn attend_gathered(
 /// Some of a sequence's new tokens.
 struct Queries<'a> {
     positions: Range<usize>,
-    /// None of a step without blocks.
+    /// Empty if no span has bidirectional blocks.
     block_ends: &'a [usize],
     /// Tokens of the sequence.
     total: usize,
 }
 
 impl Queries<'_> {
-    /// What the query in this place sees.
+    /// The positions that the query at this index attends to.
     fn seen(&self, at: usize, options: AttentionOptions) -> Range<usize> {
         let position = self.positions.start + at;
         let (end, window) = (position + 1, options.window.unwrap_or(self.total));
@@ -522,7 +523,7 @@ impl Queries<'_> {
     }
 }
 
-/// What some of a sequence's new tokens gather from its keys and values.
+/// Attends with some of a sequence's new tokens to its keys and values.
 fn attend_rows(
     q: &Tensor,
     keys: &Tensor,
@@ -537,7 +538,7 @@ fn attend_rows(
     let weights = match seen.sinks {
         None => candle_nn::ops::softmax(&scores, D::Minus1)?,
         Some(sinks) => {
-            // A further key, whose value is left out.
+            // The attention sink is one more key in the softmax, and its weight is dropped.
             let sinks = sinks
                 .reshape((heads, 1, 1))?
                 .broadcast_as((heads, new, 1))?;
@@ -554,7 +555,7 @@ fn attend_rows(
         .contiguous()
 }
 
-/// How much each query makes of each key, f32 `[heads, new, context]`. Nothing else is left when it returns.
+/// Attention scores with softcap and mask, f32 `[heads, new, context]`. Frees all intermediate tensors.
 fn masked_scores(
     q: &Tensor,
     keys: &Tensor,

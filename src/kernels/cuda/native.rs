@@ -31,11 +31,11 @@ struct ProductPlace {
     inputs: usize,
     /// Numbers of a row of the result.
     stride: usize,
-    /// Where the result begins.
+    /// Offset of the result.
     at: usize,
-    /// Where the weights begin.
+    /// Offset of the weights.
     weights_at: usize,
-    /// Whether the result adds to numbers that are there.
+    /// Whether the result is added to the destination.
     adds: bool,
 }
 
@@ -101,7 +101,7 @@ fn multiply<T: CudaDType>(
     .w()
 }
 
-/// Rows of a bias, or room for rows that a product will write.
+/// Rows filled with the bias, or uninitialized rows for the result of a product.
 fn rows_of(
     device: &CudaDevice,
     bias: Option<&Tensor>,
@@ -130,8 +130,8 @@ fn rows_of(
     Ok(result)
 }
 
-/// `x · weightᵀ + bias`: `x` of any shape whose last dimension is the weight's, and the result in f32. The product is of
-/// numbers of the weight's type. `None` where that is nothing for these kernels.
+/// `x · weightᵀ + bias` in f32; the last dimension of `x` is the weight's. Operands have the weight's type. `None` if
+/// the type or the device is unsupported.
 pub fn product(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Option<Tensor>> {
     let Some(device) = device_for(Operation::Product, x) else {
         return Ok(None);
@@ -194,7 +194,7 @@ pub fn product(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Opt
     Ok(Some(tensor(result, device, &shape)))
 }
 
-/// Rows of inputs take at most so many bytes at a time.
+/// Memory limit for lowered (im2col) input rows.
 const LOWERED_BYTES: usize = 256 << 20;
 
 /// `x` is `[batch, height, width, channels]`, the weights `[outputs, taps * inputs]` with the inputs of a tap together.
@@ -301,7 +301,7 @@ fn convolve_as<T: CudaDType + DeviceRepr>(
     ))
 }
 
-/// Parts of an image whose sums are made by a block each.
+/// The most parts of an image, each summed by one thread block.
 const MOST_PARTS: usize = 128;
 /// Numbers that a part has at least.
 const LEAST_PART: usize = 1 << 13;
@@ -412,7 +412,7 @@ pub fn layer_norm(
     Ok(Some(tensor(result, device, x.dims())))
 }
 
-/// Runs `work` with the addresses of a weight and a bias of so many numbers, zero for one that is not there.
+/// Runs `work` with the device addresses of a weight and a bias of `count` numbers; a missing tensor has address zero.
 fn with_affine(
     device: &CudaDevice,
     weight: Option<&Tensor>,
@@ -555,7 +555,7 @@ pub fn attend_into(
         shared_mem_bytes: 0,
     };
     let int = |size: usize| size as i32;
-    // Without sinks the kernel does not look at them.
+    // Without sinks the kernel gets another operand, and a flag keeps it from reading it.
     let held_sinks = shape.sinks.map(DeviceOperand::of).transpose()?;
     let sinks = held_sinks.as_ref().map(DeviceOperand::view::<f32>);
     let none = held_q.view::<f16>()?;

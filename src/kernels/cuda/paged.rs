@@ -44,7 +44,7 @@ pub fn paged_attention(
     let (tokens, heads, size) = q.dims3()?;
     let shared = heads / pages.kv_heads;
     let group = GROUPS.into_iter().find(|group| shared <= *group);
-    // Prompts attend with f16 operands, which is not what pages of f32 are for.
+    // Prompts attend with f16 operands, too imprecise for f32 pages.
     let prompts_fit = pages.stored != KvDtype::F32 && super::native::takes_heads_of(size);
     let fits =
         size <= MOST_SIZE && size.is_multiple_of(8) && (plan.prompts.is_empty() || prompts_fit);
@@ -133,7 +133,7 @@ fn check_rows(k: &Tensor, v: &Tensor, pages: &Pages, rows: usize) -> Result<()> 
     Ok(())
 }
 
-/// In eight bits.
+/// Writes new keys and values to eight-bit pages.
 fn write_blocks(
     device: &CudaDevice,
     [k, v]: [&Tensor; 2],
@@ -321,7 +321,7 @@ fn attend_single(
         .window
         .map_or(u32::MAX, |window| u32::try_from(window).unwrap_or(u32::MAX));
     let cap = options.softcap.unwrap_or(0.0);
-    // Without sinks the kernels do not look at them.
+    // Without sinks, `has_sinks` keeps the kernels from reading this operand.
     let sinks = DeviceOperand::of(seen.sinks.unwrap_or(q))?;
     let (sinks, has_sinks) = (sinks.view::<f32>()?, u32::from(seen.sinks.is_some()));
     let chunk = int(chunk_of(options));
@@ -330,7 +330,7 @@ fn attend_single(
     } else {
         &mut parts_of
     };
-    // The operands of every type, after those that hold the pages.
+    // Kernels for every page type have the same operands after the pages.
     macro_rules! attend {
         ($($stored:expr),+) => {
             launch!(

@@ -1,5 +1,5 @@
-//! Products where the vendor's library is absent: what stands in for the functions of cuBLAS that candle and we call, so
-//! that a driver alone is enough. `cuda/setup` makes the hook through which they are found.
+//! Matrix products where the vendor's library is absent: replaces the functions of cuBLAS that candle and we call, so
+//! that a driver alone is enough. `cuda/setup` makes the hook that finds these functions.
 
 #![expect(
     unsafe_code,
@@ -57,7 +57,7 @@ extern "C" fn find(name: *const c_char) -> *const c_void {
     }
 }
 
-/// What a handle of ours points to.
+/// The data behind our cuBLAS handle.
 struct ProductHandle {
     stream: sys::CUstream,
 }
@@ -282,7 +282,7 @@ fn launch(
     }
 }
 
-/// Of a context, our program and the functions of it that were asked for. Contexts live as long as the process.
+/// The module of a CUDA context, and its functions loaded so far. Contexts live as long as the process.
 struct ContextProgram {
     context: usize,
     program: usize,

@@ -70,7 +70,7 @@ pub fn short_convolution(
         DeviceOperand::of(&numbers)?,
         DeviceOperand::of(taps.weight)?,
     );
-    // Without a bias the kernel does not look at it.
+    // Without a bias, a flag in the sizes keeps the kernel from reading this operand.
     let bias = DeviceOperand::of(taps.bias.unwrap_or(taps.weight))?;
     let [convolution, _] = states.numbers()?;
     let (of_spans, past) = (
@@ -105,7 +105,7 @@ pub fn short_convolution(
     tensor(result, device, x.dims()).to_dtype(x.dtype())
 }
 
-/// From rows, steps and shares to values; see [`crate::DeltaRule`] and [`crate::StateSpace`].
+/// Returns values for rows, steps and shares; see [`crate::DeltaRule`] and [`crate::StateSpace`].
 pub fn run(
     step: &StateStep<'_>,
     states: &mut States,
@@ -159,7 +159,7 @@ pub fn run(
         DeviceOperand::of(step.rates)?,
         DeviceOperand::of(step.step_bias)?,
     );
-    // Without skips the kernel does not look at them.
+    // Without skips, a flag in the sizes keeps the kernel from reading this operand.
     let skips = DeviceOperand::of(step.skips.unwrap_or(step.rates))?;
     let (of_spans, past) = (
         DeviceOperand::of(&spans_there)?,

@@ -12,10 +12,10 @@ const MOST_TAPS: usize = 8;
 pub struct States {
     shape: StateShape,
     device: Device,
-    /// What convolutions look back at, and the states of recurrences; none before the first slot is made.
+    /// Past inputs of convolutions, and the states of recurrences; `None` before the first slot is allocated.
     numbers: Option<[Tensor; 2]>,
     slots: usize,
-    /// The spans of the last step, and their numbers there: those of a text that is written stay the same.
+    /// The uploaded spans of the last step, cached because decoding repeats them.
     spans: Option<(Vec<StateSpan>, Tensor)>,
 }
 
@@ -37,7 +37,7 @@ pub struct StateStep<'a> {
     pub rates: &'a Tensor,
     pub step_bias: &'a Tensor,
     pub skips: Option<&'a Tensor>,
-    /// Where queries, keys and values of a row begin.
+    /// Offsets of queries, keys and values in a row.
     pub offsets: [usize; 3],
     pub step_limits: (f32, f32),
 }
@@ -53,7 +53,7 @@ impl States {
         })
     }
 
-    /// What convolutions look back at, and the states of recurrences.
+    /// Past inputs of convolutions, and the states of recurrences.
     pub(super) fn numbers(&self) -> Result<&[Tensor; 2]> {
         match &self.numbers {
             Some(numbers) => Ok(numbers),
@@ -70,7 +70,7 @@ impl States {
         if slots <= self.slots {
             return Ok(());
         }
-        // Half as many again: what there is has to be copied.
+        // Grows by half, because growing copies all states.
         let slots = slots.max(self.slots + self.slots / 2);
         let more = |numbers: usize| {
             let shape = (slots - self.slots, numbers.max(1));

@@ -17,8 +17,8 @@ use super::launch::{
 use super::trial::{Operation, try_kernels};
 use crate::{GateKind, RopeStyle};
 
-/// Opens a GPU whose work is all in one stream, whatever thread asks for it: in the order in which it is asked for. The
-/// first time its kernels are tried.
+/// Opens a GPU with one stream for all threads, so that work runs in the order of submission. The first open tests the
+/// kernels.
 pub fn open_gpu(index: usize) -> Result<Device> {
     static TRIED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let device = open_untried(index)?;
@@ -57,8 +57,8 @@ pub fn give_back_gpu_memory(index: usize) -> Result<()> {
     }
 }
 
-/// Has the pool keep what it once had: otherwise each synchronization gives all of it back to the driver, and the next
-/// step asks for it again.
+/// Keeps freed memory in the pool: by default each synchronization returns all of it to the driver, and the next step
+/// allocates it again.
 fn keep_pool(device: &CudaDevice) -> Result<()> {
     let stream = device.cuda_stream();
     let context = stream.context();
@@ -73,7 +73,7 @@ fn keep_pool(device: &CudaDevice) -> Result<()> {
     }
 }
 
-/// What an open GPU has free.
+/// Free memory of a GPU.
 pub fn gpu_free_bytes(index: usize) -> Result<u64> {
     let context = CudaContext::new(index).w()?;
     let (free_bytes, _) = context.mem_get_info().w()?;

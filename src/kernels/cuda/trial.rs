@@ -1,5 +1,5 @@
-//! Whether our kernels find on this GPU what the CPU finds: tried once, when a GPU is opened, on one whole tile and on a
-//! ragged size. A kernel that fails leaves its work to the next way: candle's operations.
+//! Self-test of our kernels: when a GPU is opened for the first time, compares them with the CPU's on one whole tile
+//! and on a ragged size. After a failure the operation falls back to candle's.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,7 +40,7 @@ struct KernelFault {
 static FAULTY: AtomicU32 = AtomicU32::new(0);
 static FAULTS: Mutex<Vec<KernelFault>> = Mutex::new(Vec::new());
 
-/// Whether a GPU of this process fails at it.
+/// Whether the operation's self-test failed on any GPU of this process.
 pub fn is_faulty(operation: Operation) -> bool {
     FAULTY.load(Ordering::Relaxed) & (1 << operation as u32) != 0
 }
@@ -86,7 +86,7 @@ impl Operation {
         }
     }
 
-    /// Results on a device, which are compared with those of the CPU.
+    /// The operation's results on a device, for comparison with the CPU's.
     fn results(self, device: &Device) -> Result<Vec<Tensor>> {
         match self {
             Self::Gate => Ok(vec![silu_mul(

@@ -1,4 +1,4 @@
-//! Keys and values that many calls look at: laid out as pages are, once.
+//! A KV cache that many calls read, laid out once like pages.
 
 use candle_core::{Result, Tensor, bail};
 use half::f16;
@@ -21,7 +21,7 @@ pub struct KvTiles {
 }
 
 impl KvTiles {
-    /// Room for so many tokens; `[tokens, heads, head_dim]`.
+    /// Allocates space for this many tokens; `[tokens, heads, head_dim]`.
     pub fn new([tokens, heads, head_dim]: [usize; 3], dtype: KvDtype) -> Result<Self> {
         let sizes = Sizes {
             queries: 0,
@@ -44,7 +44,7 @@ impl KvTiles {
         })
     }
 
-    /// A copy that goes on by itself.
+    /// An independent copy.
     pub fn fork(&self) -> Result<Self> {
         let mut tiles = Aligned::zeroed(self.tiles.bytes())?;
         tiles.view_mut::<u8>().copy_from_slice(self.tiles.view());

@@ -17,7 +17,7 @@ pub enum Mask<'a> {
     None,
     /// All up to its own.
     Causal,
-    /// So many before its own, and so many behind.
+    /// This many keys before the query's own position, and this many after it.
     Band { before: usize, after: usize },
     /// All, after this is added: `[batch or 1, heads or 1, queries, keys]`.
     Bias(&'a Tensor),
@@ -91,7 +91,7 @@ pub(super) struct Sizes {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
-    /// Tiles of a head, which may have room for more keys.
+    /// Tiles of a head, whose last one may be partly filled.
     pub pages: usize,
     /// Rows of the bias from one entry of the batch to the next, and from one head to the next.
     pub bias: [usize; 2],
@@ -123,7 +123,7 @@ impl Sizes {
         PAGE_TOKENS * (self.head_dim + self.value_dim())
     }
 
-    /// For each entry of the batch, head and page: keys `[2][d][16]`, then values `[32][value_dim]`.
+    /// Lays out, per entry of the batch, head and page, keys `[2][d][16]`, then values `[32][value_dim]`.
     fn tiles(&self, batch: usize, k: &[f32], v: &[f32]) -> Vec<f32> {
         let mut tiles = vec![0f32; batch * self.kv_heads * self.pages * self.tile_len()];
         let written = Disjoint::new(&mut tiles);

@@ -1,4 +1,4 @@
-//! Pages of latents: the key of a token, whose first numbers are its value, is stored once.
+//! Pages of latents (MLA): the key of a token, whose first numbers are its value, is stored once.
 //!
 //! Tokens lie one after the other (`[32][d]`). Many heads share a latent, so that a page is widened, and its keys
 //! transposed, once for all of them.

@@ -35,11 +35,11 @@ use crate::{AttentionOptions, KvDtype, PAGE_TOKENS, Span};
 /// Queries that see a page while it is in the cache, of all heads that share its keys.
 const QUERIES: usize = 64;
 
-/// One layer's keys and values.
+/// The KV cache of one layer.
 #[derive(Debug)]
 pub struct Pages {
     numbers: Aligned,
-    /// Of [`KvDtype::Q8_0`]: one for each [`BLOCK`] of numbers, in the same order of tiles.
+    /// Scales of [`KvDtype::Q8_0`]: one per [`BLOCK`] of numbers, in the same order of tiles.
     scales: Option<Aligned>,
     dtype: KvDtype,
     shape: Shape,
@@ -50,7 +50,7 @@ struct Shape {
     pages: usize,
     kv_heads: usize,
     head_dim: usize,
-    /// Of latents: how many of a key's first numbers are the value.
+    /// For latents, the number of leading numbers of a key that are its value.
     latent_value_dim: Option<usize>,
 }
 
@@ -425,8 +425,8 @@ fn runs(spans: &[Span]) -> Vec<Run> {
 }
 
 impl Shape {
-    /// Writes the keys and values of the new tokens; `tile` makes what writes the tile that begins at a number. Each
-    /// tile has one writer at a time.
+    /// Writes the keys and values of the new tokens; `tile` returns the writer of the tile at an offset. Each tile has
+    /// one writer at a time.
     fn write<W: TileWriter>(
         self,
         spans: &[Span],

@@ -1,7 +1,6 @@
 //! Several queries against the pages of one sequence and head: every key and value is loaded once for all.
 //!
-//! What a query computes does not depend on which others are beside it: a page that it may not see changes
-//! nothing, exactly.
+//! A query's result does not depend on the other queries of its group: masked pages contribute exact zeros.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -31,11 +30,11 @@ pub struct Query<'a> {
     /// The sum of all values, each times its weight. Zeros at first; as long as a value, which may be longer than a
     /// key.
     pub out: &'a mut [f32],
-    /// What the weights of that sum come to.
+    /// The state of the sum's softmax.
     pub softmax: Softmax,
 }
 
-/// What a query saw: weights are the powers of scores less the highest one.
+/// State of a query's softmax: weights are the exponentials of scores less the highest one.
 #[derive(Debug, Clone, Copy)]
 pub struct Softmax {
     pub highest: f32,
@@ -59,7 +58,7 @@ impl Softmax {
         sums.iter_mut().for_each(|sum| *sum *= scale);
     }
 
-    /// The same with one more score among the weights, whose value is zero.
+    /// The same with an attention sink: one more score in the softmax, whose value is zero.
     pub fn normalize_with_sink(self, sums: &mut [f32], sink: f32) {
         let highest = if sink > self.highest {
             sink
@@ -97,7 +96,7 @@ impl Softmax {
     }
 }
 
-/// Attends with all queries, whose rows lie in ascending order. What each one saw is left to be normalized.
+/// Attends with all queries, whose rows lie in ascending order. The sums still have to be normalized.
 pub fn attend<T: TileAtEveryLevel>(
     level: Level,
     tiles: &[T],
@@ -136,7 +135,7 @@ compile_for! {
     LatentTile<'_, bf16>, attend_latent_bf16;
 }
 
-/// The most queries whose sums for a page fit in the registers.
+/// The number of queries whose sums for a page fit in the registers.
 fn side_by_side(level: Level) -> usize {
     match level {
         Level::Avx512 | Level::Avx512Bf16 => 8,
@@ -370,7 +369,7 @@ impl RunningSoftmax {
         totals: [0.0; LANES],
     };
 
-    /// Turns the scores of a page into weights; returns what earlier sums must be multiplied by.
+    /// Turns the scores of a page into weights; returns the factor that rescales earlier sums.
     #[inline(always)]
     fn take(&mut self, scores: &mut [f32; PAGE_TOKENS]) -> f32 {
         let mut lanes = [self.highest; LANES];
@@ -381,7 +380,7 @@ impl RunningSoftmax {
             }
         }
         let highest = highest_of(lanes);
-        // Nothing seen yet: any finite number keeps the exponents from being undefined.
+        // Before the first score `highest` is -inf: any finite base keeps the exponents defined.
         let base = if highest == f32::NEG_INFINITY {
             0.0
         } else {

@@ -1,8 +1,8 @@
 //! A step's attention in pieces that threads share: a few rows of a prompt with their whole context, or a single token
 //! with one partition of its context.
 //!
-//! A query sees each partition of its context apart, and what it saw is added up in order. That is so whichever
-//! thread sees which partition and however the rows are cut, so that the result is the same to the last bit.
+//! Each partition of a context is computed separately, and the partial sums are added in order, so that the result has
+//! the same bits however rows and partitions are shared among threads.
 
 #![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 
@@ -40,7 +40,7 @@ pub struct Step<'a> {
     pub block_ends: &'a [usize],
     pub heads: StepHeads,
     pub options: AttentionOptions,
-    /// For each head, where there are any.
+    /// One attention sink per head, if the model has sinks.
     pub sinks: Option<&'a [f32]>,
 }
 
@@ -51,8 +51,7 @@ struct StepBlock<'a> {
     /// The position of its first row.
     position: usize,
     partitions: Range<usize>,
-    /// Where the sums of its first piece lie among those that are added up later, in queries. None of a block that
-    /// is one piece for each head.
+    /// Index of the first query's partial sums, added up later. `None` for a block with one piece per head.
     partial: Option<usize>,
 }
 
@@ -64,7 +63,7 @@ struct Piece<'a> {
 }
 
 impl Step<'_> {
-    /// The result, a value for each query. `tile` tells how to see a page of a head.
+    /// The result, a value for each query. `tile` returns the tile of a page and head.
     pub fn attend<T: TileAtEveryLevel>(&self, tile: impl Fn(u32, usize) -> T + Sync) -> Vec<f32> {
         let dim = self.heads.value_dim;
         let (blocks, partial) = self.blocks();
@@ -190,7 +189,7 @@ impl Step<'_> {
         seen.saturating_mul(self.heads.queries * dims / 16)
     }
 
-    /// Where the sums of a piece lie among those that are added up later.
+    /// Index of a piece's partial sums.
     fn partial_at(&self, piece: &Piece) -> Option<usize> {
         let of_head = piece.block.rows.len() * self.group();
         let index = (piece.partitions.start - piece.block.partitions.start) * self.heads.kv;
@@ -252,7 +251,7 @@ impl Step<'_> {
         }
     }
 
-    /// Adds up what the pieces of a block and head saw.
+    /// Adds up the partial sums of a block and head.
     fn add_up(
         &self,
         block: &StepBlock,
@@ -314,7 +313,7 @@ fn tiles<T>(
     pages.map(|page| tile(*page, head)).collect()
 }
 
-/// What some queries saw.
+/// Partial sums of some queries.
 #[derive(Default)]
 struct Sums {
     numbers: Vec<f32>,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{AttentionPlan, AttentionReach};
 
-/// One sequence's keys, values and queries, `[tokens, heads, d]` each, and where its pages lie.
+/// Keys, values and queries of one sequence, `[tokens, heads, d]` each, and its pages.
 struct Sequence {
     q: Tensor,
     k: Tensor,
@@ -403,7 +403,7 @@ fn what_is_not_finite_shows_in_the_result() {
     }
 }
 
-/// A row of a block sees what the block's last row sees: the same bits as with its query in that row.
+/// A row of a block attends to the same keys as the block's last row: the same bits as with its query in that row.
 #[test]
 fn rows_of_a_block_see_all_of_it() {
     let (tokens, blocks) = (90, [3..41, 50..52, 60..90]);

@@ -58,14 +58,14 @@ pub trait Tile: Copy {
     /// One number of a value.
     fn value(self, token: usize, column: usize) -> f32;
 
-    /// As [`Tile::keys`].
+    /// Like [`Tile::keys`].
     ///
     /// # Safety
     /// The CPU has AVX-512, `half` is 0 or 1 and `row` is below `key_dim`.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load_keys(self, half: usize, row: usize, scales: &Self::KeyScales) -> __m512;
 
-    /// As [`Tile::values`].
+    /// Like [`Tile::values`].
     ///
     /// # Safety
     /// The CPU has AVX-512, `token` is on the page and `column + 16` is not above `value_dim`.
@@ -78,7 +78,7 @@ pub trait TileWriter {
     fn write(&mut self, token: usize, key: &[f32], value: &[f32]);
 }
 
-/// Where the first number of a token's key lies; the next ones follow at every sixteenth place.
+/// Offset of the first number of a token's key; the next ones follow at a stride of sixteen.
 fn key_at(token: usize, key_dim: usize) -> usize {
     token / LANES * LANES * key_dim + token % LANES
 }

@@ -1,4 +1,4 @@
-//! Where a convolution's outputs find their inputs along one axis.
+//! Maps a convolution's outputs to their inputs along one axis.
 
 use candle_core::{Result, bail};
 
@@ -20,8 +20,7 @@ pub enum Edges {
 pub struct Axis {
     pub stride: usize,
     pub dilation: usize,
-    /// How far the first and the last output look beyond the edges. In a transposed convolution, how much of the
-    /// result is cut off on either side.
+    /// Padding at both ends of the input. In a transposed convolution, the amount cut off both ends of the result.
     pub padding: [usize; 2],
     pub edges: Edges,
     /// Places that a transposed convolution appends to its result.
@@ -100,7 +99,7 @@ pub const NOTHING: u32 = u32::MAX;
 /// The inputs of all outputs along one axis.
 #[derive(Debug)]
 pub struct Walk {
-    /// Outputs in the order of work: those that see the same taps one after the other.
+    /// Outputs in the order of work, grouped by equal taps.
     pub order: Vec<usize>,
     seen: Vec<u32>,
     taps: usize,

@@ -1,9 +1,9 @@
 //! Convolutions and dense products of floats.
 //!
-//! A convolution is a product whose rows are gathered block by block: nothing larger than a block of rows is
-//! ever copied. Activations lie channels-last, so that what a tap sees of a place is one run of memory. Weights are
-//! packed once in panels of thirty-two outputs. Sums run over the same blocks of depth whatever the number of rows,
-//! so a row's result does not depend on its neighbours.
+//! A convolution is a product whose rows are gathered block by block: nothing larger than a block of rows is ever
+//! copied. Activations are channels-last, so that a tap reads one contiguous run per position. Weights are packed once
+//! in panels of thirty-two outputs. Sums run over the same blocks of depth whatever the number of rows, so a row's
+//! result does not depend on its neighbours.
 
 #![expect(unsafe_code, reason = "threads write disjoint rows of one result")]
 
@@ -33,14 +33,14 @@ const LEAST_ITEMS: usize = 12;
 /// Weights of a convolution `[outputs, inputs / groups, height, width]`, packed.
 #[derive(Debug)]
 pub struct PackedConvolution {
-    /// For each group and panel `[taps][inputs][32]`; of bf16 `[taps][inputs / 2][32][2]`, with a zero behind an odd
+    /// Per group and panel `[taps][inputs][32]`; bf16 has `[taps][inputs / 2][32][2]`, padded with a zero after an odd
     /// number of inputs.
     packed: Aligned,
     dtype: DType,
     bias: Option<Vec<f32>>,
     taps: [usize; 2],
     groups: usize,
-    /// Of one group.
+    /// Inputs of one group.
     inputs: usize,
     outputs: usize,
 }
@@ -117,7 +117,7 @@ impl PackedConvolution {
         self.outputs.div_ceil(TILE_COLS)
     }
 
-    /// Inputs of one group, filled up to what lies side by side.
+    /// Inputs of one group, padded to the multiple that the kernel processes together.
     fn padded_inputs(&self) -> usize {
         self.inputs.next_multiple_of(match self.dtype {
             DType::BF16 => bf16::SIDE_BY_SIDE,
@@ -133,7 +133,7 @@ impl PackedConvolution {
         self.depth() * TILE_COLS
     }
 
-    /// From `[batch, height, width, channels]` to the same of the results.
+    /// Convolves `[batch, height, width, channels]` into the same layout.
     pub fn apply(&self, x: &Tensor, axes: [Axis; 2], is_transposed: bool) -> Result<Tensor> {
         self.apply_at(Level::best(), x, axes, is_transposed)
     }
@@ -240,7 +240,7 @@ impl Gathering<'_> {
         result
     }
 
-    /// The same whatever the number of rows.
+    /// Blocks of depth, independent of the number of rows.
     fn blocks<T: Number>(&self) -> Vec<Block> {
         let (inputs, taps) = (
             self.weights.padded_inputs(),
@@ -348,7 +348,8 @@ impl Gathering<'_> {
         }
     }
 
-    /// Copies what the places see in this block to the rows of a tile; whether they see anything.
+    /// Gathers the inputs of these outputs in this block to the rows of a tile; returns false if all of them are
+    /// padding.
     fn gather<T: Number>(
         &self,
         group: usize,
@@ -386,7 +387,7 @@ impl Gathering<'_> {
     }
 }
 
-/// One place of the result.
+/// A position of the result.
 struct Output {
     batch: usize,
     y: usize,
@@ -398,11 +399,11 @@ struct Output {
 #[derive(Default)]
 struct Scratch {
     places: Vec<Output>,
-    /// For each tile twelve rows, see [`Rows`].
+    /// Per tile twelve rows, see [`Rows`].
     packed: Vec<f32>,
-    /// Whether a tile sees anything in the current block.
+    /// Per tile, whether the current block has any input besides padding.
     is_seen: Vec<bool>,
-    /// For each panel and tile.
+    /// Per panel and tile.
     sums: Vec<f32>,
 }
 

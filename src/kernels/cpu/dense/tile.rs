@@ -24,7 +24,7 @@ pub trait Number: Stored {
     /// Neighbours in depth that lie side by side in a column: products of bf16 take two at once.
     const SIDE_BY_SIDE: usize;
 
-    /// Depth of a block: the weights of one panel stay in the nearest cache, beside the rows of a tile.
+    /// Depth of a block, such that a panel's weights and a tile's rows fit in the L1 cache.
     const DEPTH: usize;
 
     /// Sixteen columns at one depth; `half` says which.
@@ -194,8 +194,8 @@ impl Number for bf16 {
     }
 }
 
-/// Rows of sixteen columns whose sums fit in the registers: with FMA six of two registers each, beside the weights and one
-/// value of a row. Fewer would wait for each other, as a sum takes four cycles and two can begin in each.
+/// Rows of sixteen columns whose sums fit in the registers: with FMA six rows of two registers each, plus the weights
+/// and one value of a row. Fewer rows would stall on latency: an FMA takes four cycles, and two start per cycle.
 const FAST_ROWS: usize = 6;
 const ROWS: usize = 4;
 
@@ -310,7 +310,7 @@ mod avx512 {
         let mask = |count: usize| (0xFFFF_u32 >> (LANES - count.min(LANES))) as u16;
         for (run, words) in run.chunks(2 * LANES).zip(words.chunks_mut(LANES)) {
             let second = run.len().saturating_sub(LANES);
-            // SAFETY: masks leave out what lies behind the run and the words.
+            // SAFETY: the masks exclude elements past the end of the run and of the words.
             unsafe {
                 let low = _mm512_maskz_loadu_ps(mask(run.len()), run.as_ptr());
                 let high = match second {

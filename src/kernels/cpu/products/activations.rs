@@ -6,7 +6,7 @@ use super::GROUP_ROWS;
 use crate::cpu::level::{Level, at_every_level};
 use crate::cpu::threads::{Disjoint, share};
 
-/// What kind of numbers activations become.
+/// Quantized formats of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// f32, as they are.
@@ -18,7 +18,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Lengths of the arrays (floats, quants, scales, sums, offsets) for so many values.
+    /// Lengths of the arrays (floats, quants, scales, sums, offsets) for this many values.
     fn lengths(self, values: usize) -> [usize; 5] {
         match self {
             Self::Floats => [values, 0, 0, 0, 0],
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// What weights were raised by to be unsigned.
+    /// The zero point that makes weights unsigned.
     fn raised(self) -> i32 {
         match self {
             Self::Blocks32 => 128,
@@ -68,7 +68,7 @@ pub struct Activations {
     offsets: Vec<i32>,
 }
 
-/// Up to [`GROUP_ROWS`] neighbouring rows. In each array the rows of the group lie side by side.
+/// Up to [`GROUP_ROWS`] neighbouring rows, interleaved in each array.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
     pub first: usize,
@@ -81,8 +81,7 @@ pub struct Group<'a> {
     pub scales: &'a [f32],
     /// Sums of 32 quants, `[cols / 64][rows][2]` (two neighbouring sums side by side).
     pub sums: &'a [i16],
-    /// What the products of a sub-block start from because weights were raised to be unsigned:
-    /// `[sub-blocks][rows]`.
+    /// Initial sums of a sub-block's products, which subtract the weights' zero point: `[sub-blocks][rows]`.
     pub offsets: &'a [i32],
 }
 
@@ -174,7 +173,7 @@ struct Arrays<'a> {
     offsets: Disjoint<'a, i32>,
 }
 
-/// One group while it is filled; see [`Group`].
+/// A [`Group`] during quantization.
 struct GroupMut<'a> {
     rows: usize,
     floats: &'a mut [f32],
@@ -185,12 +184,11 @@ struct GroupMut<'a> {
 }
 
 impl Arrays<'_> {
-    /// # Safety
-    /// No group is asked for twice.
+    /// # Safety Each group is requested once.
     unsafe fn group(&self, form: Form, first: usize, rows: usize, cols: usize) -> GroupMut<'_> {
         let from = form.lengths(first * cols);
         let to = form.lengths((first + rows) * cols);
-        // SAFETY: groups do not overlap, and none is asked for twice.
+        // SAFETY: groups do not overlap, and each is requested once.
         unsafe {
             GroupMut {
                 rows,
@@ -284,7 +282,7 @@ fn quantized<const BLOCK: usize>(values: &[f32]) -> ([i8; BLOCK], f32) {
             *lane = if size > *lane { size } else { *lane };
         }
     }
-    // In halves: sixteen comparisons one after the other take longer than all the rest.
+    // A tree reduction: sixteen comparisons in a row would take longer than everything else here.
     let mut half = 8;
     while half > 0 {
         for lane in 0..half {

@@ -75,7 +75,7 @@ struct Part<'a> {
     row: usize,
 }
 
-/// As in AVX-512, for the first half too. A test of its own in each line would cost registers.
+/// Prefetches as in AVX-512, also for the first half. A check in each line would cost registers.
 #[inline(always)]
 fn fetch_ahead<const FIRST: bool>(at: *const u8) {
     if FIRST {
@@ -134,7 +134,7 @@ unsafe fn multiply_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
 /// Adds to each lane the products of four unsigned with four signed bytes. The unsigned ones are at most 127.
 #[inline(always)]
 unsafe fn dot<const VNNI: bool>(sum: __m256i, weights: __m256i, quants: __m256i) -> __m256i {
-    // SAFETY: the instructions are there, by the promise of `multiply`.
+    // SAFETY: callers of `multiply` guarantee these instructions.
     unsafe {
         if VNNI {
             return _mm256_dpbusd_avx_epi32(sum, weights, quants);
@@ -198,7 +198,7 @@ unsafe fn scaled<const R: usize>(
     }
 }
 
-/// Even and odd columns have sums of their own, so that one row does not wait for its last addition.
+/// Even and odd columns have separate sums, so that a row does not wait for its last addition.
 #[inline(always)]
 unsafe fn dense<const R: usize, const FIRST: bool>(part: Part) -> [__m256; R] {
     let cols = part.blocks * part.kind.block_cols();
@@ -294,7 +294,7 @@ unsafe fn q8_0_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
     }
 }
 
-/// Inlined where the code is known, so that each has a loop of its own.
+/// Inlined where the code is known, so that each code gets its own loop.
 #[inline(always)]
 unsafe fn code_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
     code: Code,
@@ -360,7 +360,7 @@ unsafe fn code_rows<const R: usize, const VNNI: bool, const FIRST: bool>(
 /// Numbers from the low nibbles, the g-th four columns of a sub-block.
 #[inline(always)]
 unsafe fn worth(code: Code, nibbles: __m256i, fifth: __m256i, g: usize) -> __m256i {
-    // SAFETY: the instructions are there, by the promise of `multiply`.
+    // SAFETY: callers of `multiply` guarantee these instructions.
     unsafe {
         let low = _mm256_and_si256(nibbles, _mm256_set1_epi8(15));
         match code.table() {
@@ -427,7 +427,7 @@ unsafe fn q4k_rows<const R: usize, const VNNI: bool, const FIRST: bool>(part: Pa
 /// Adds the fifth bits of the g-th four columns of a sub-block.
 #[inline(always)]
 unsafe fn with_fifth_bit(low: __m256i, plane: __m256i, g: usize) -> __m256i {
-    // SAFETY: the instructions are there, by the promise of `multiply`.
+    // SAFETY: callers of `multiply` guarantee these instructions.
     unsafe {
         let plane = match q5k::bit(g).checked_sub(4) {
             Some(right) => _mm256_srl_epi16(plane, _mm_cvtsi32_si128(right as i32)),

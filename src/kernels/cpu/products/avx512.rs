@@ -79,7 +79,7 @@ unsafe fn multiply_rows<const R: usize>(
 unsafe fn store<const R: usize>(totals: [__m512; R], place: Place) {
     let columns = (0xFFFFu32 >> (PANEL_ROWS - place.width)) as __mmask16;
     for (row, total) in totals.into_iter().enumerate() {
-        // SAFETY: the caller's promise; the mask leaves out what is not this matrix's.
+        // SAFETY: by the caller's contract; the mask excludes columns of other matrices.
         unsafe {
             let at = place.start.add(row * place.stride);
             _mm512_mask_storeu_ps(at, columns, total);
@@ -120,7 +120,7 @@ unsafe fn brains(at: *const u8) -> __m512 {
     _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))
 }
 
-/// Even and odd columns have sums of their own, so that one row does not wait for its last addition.
+/// Even and odd columns have separate sums, so that a row does not wait for its last addition.
 #[inline(always)]
 unsafe fn dense<const R: usize, const BYTES: usize>(
     panel: *const u8,
@@ -150,7 +150,7 @@ unsafe fn dense<const R: usize, const BYTES: usize>(
     }
 }
 
-/// As [`dense`]: a register of the panel holds two columns, one in its high halves and one in its low ones.
+/// Like [`dense`]: a register of the panel holds two columns, one in its high halves and one in its low ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn bf16_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Group) -> [__m512; R] {
@@ -230,7 +230,7 @@ unsafe fn q8_0_rows<const R: usize>(panel: *const u8, blocks: usize, group: &Gro
     totals
 }
 
-/// Inlined where the code is known, so that each has a loop of its own.
+/// Inlined where the code is known, so that each code gets its own loop.
 #[inline(always)]
 unsafe fn code_rows<const R: usize>(
     code: Code,
@@ -295,7 +295,7 @@ unsafe fn code_rows<const R: usize>(
 /// Numbers from the low nibbles, the g-th four columns of a sub-block.
 #[inline(always)]
 unsafe fn worth(code: Code, nibbles: __m512i, fifth: __m512i, g: usize) -> __m512i {
-    // SAFETY: the instructions are there, by the promise of `multiply`.
+    // SAFETY: callers of `multiply` guarantee these instructions.
     unsafe {
         let low = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
         match code.table() {

@@ -1,11 +1,11 @@
-//! What a block of each kind of weights looks like, as GGUF stores it and as a panel holds it.
+//! The layout of a block for each type of weights, in GGUF and in a panel.
 
 use candle_core::quantized::GgmlDType;
 
 use super::PANEL_ROWS;
 use super::activations::Form;
 
-/// How weights are stored: the types of candle, and those of GGUF files that candle lacks.
+/// Storage types of weights: candle's, and types of GGUF files that candle lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
     Ggml(GgmlDType),
@@ -136,7 +136,7 @@ impl Code {
         matches!(self, Self::Q4_1 | Self::Q5_1)
     }
 
-    /// What each code is worth, raised to be unsigned; `None` where the code is that number.
+    /// The value of each code plus the zero point; `None` if a code is its own value.
     pub const fn table(self) -> Option<[u8; 16]> {
         match self {
             // Twice the values of e2m1 (0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero) plus 16.
@@ -145,8 +145,8 @@ impl Code {
         }
     }
 
-    /// What an integer sum starts from, given -128 times the sum of its activations: minus what the weights were
-    /// raised by, times that sum.
+    /// The initial integer sum, given -128 times the sum of its activations: minus the weights' zero point times that
+    /// sum.
     pub const fn start(self, offset: i32) -> i32 {
         match self.shift() {
             Some(shift) => offset >> shift,
@@ -168,7 +168,7 @@ impl Code {
         matches!(self, Self::MxFp4)
     }
 
-    /// Where the codes of a block begin.
+    /// Offset of a block's codes.
     pub const fn quants(self) -> usize {
         if self.has_minima() {
             codes::MINIMA + 64
@@ -177,7 +177,7 @@ impl Code {
         }
     }
 
-    /// Where the fifth bits of a block begin.
+    /// Offset of a block's fifth bits.
     pub const fn fifth_bits(self) -> usize {
         self.quants() + 512
     }
@@ -216,15 +216,15 @@ pub mod six_bits {
     pub const HIGH: usize = 128;
     pub const BYTES: usize = 192;
 
-    /// Where a line's low four bits begin, and how far to the left they are.
+    /// Offset of a line's low four bits, and their left shift.
     pub fn low(line: usize) -> (usize, usize) {
         (LOW + line / 2 * 64, line % 2 * 4)
     }
 }
 
-/// Scales f16 `[16]`, scales of minima f16 `[16]`, heads of [`six_bits`]: two lines of sub-scales `[8][16]` and two of
-/// minima `[4][16][2]` (those of two neighbouring sub-blocks side by side), then quants `[32][16 rows][4]`: the low
-/// nibbles are four columns, the high ones the next four.
+/// Scales f16 `[16]`, scales of minima f16 `[16]`, sub-scales packed as [`six_bits`]: two lines of sub-scales `[8][16]`
+/// and two of minima `[4][16][2]` (those of two neighbouring sub-blocks side by side), then quants `[32][16 rows][4]`:
+/// the low nibbles are four columns, the high ones the next four.
 pub mod q4k {
     use super::six_bits;
 
@@ -233,19 +233,19 @@ pub mod q4k {
     pub const HEADS: usize = 64;
     pub const QUANTS: usize = HEADS + six_bits::BYTES;
     pub const BYTES: usize = QUANTS + 2048;
-    /// In the heads when they are unpacked.
+    /// Offset within the unpacked six-bit numbers.
     pub const MINIMA: usize = 128;
 }
 
-/// As [`q4k`], then the fifth bits `[8][16 rows][4]`, a byte for each column of the four: bit 4 + g for the g-th
-/// four columns of a sub-block, and bit 7 - g from the fifth four on.
+/// Like [`q4k`], then the fifth bits `[8][16 rows][4]`, a byte for each column of the four: bit 4 + g for the g-th four
+/// columns of a sub-block, and bit 7 - g from the fifth four on.
 pub mod q5k {
     use super::q4k;
 
     pub const FIFTH_BITS: usize = q4k::BYTES;
     pub const BYTES: usize = FIFTH_BITS + 512;
 
-    /// Where the bit of the g-th four columns is.
+    /// The bit position of the g-th four columns.
     pub fn bit(g: usize) -> usize {
         if g < 4 { 4 + g } else { 7 - g }
     }
@@ -262,7 +262,7 @@ pub mod q6k {
     pub const BYTES: usize = QUANTS + 16 * six_bits::BYTES;
 }
 
-/// As [`q6k`], then scales of minima f32 `[16]` and minima u8 `[16][16 rows]`, one for each sub-block.
+/// Like [`q6k`], then scales of minima f32 `[16]` and minima u8 `[16][16 rows]`, one for each sub-block.
 pub mod q2k {
     use super::q6k;
 

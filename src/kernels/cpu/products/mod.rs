@@ -95,7 +95,7 @@ impl Matrix {
     }
 }
 
-/// The products of all `matrices` with `x`, whose quantization they share.
+/// The products of all `matrices` with `x`, which is quantized once for all of them.
 pub fn products(matrices: &[&Matrix], x: &Tensor) -> Result<Vec<Tensor>> {
     products_at(Level::best(), matrices, x)
 }
@@ -210,19 +210,19 @@ fn prepare(level: Level, matrices: &[&Matrix], values: &[f32], cols: usize) -> V
 /// Activations that are multiplied with a panel while it is in a near cache, in bytes.
 const NEAR_BYTES: usize = 1 << 20;
 
-/// One product, cut into pieces: a panel times a block of activation rows.
+/// A product, cut into pieces: a panel times a block of activation rows.
 struct Job<'a> {
     matrix: &'a Matrix,
     activations: &'a Activations,
     block_rows: usize,
-    /// Where its result begins.
+    /// Start of its result.
     start: *mut f32,
 }
 
 // SAFETY: threads write through `start`, each its own pieces.
 unsafe impl Sync for Job<'_> {}
 
-/// Where a micro-kernel leaves its sums: `width` columns of each row of the group, rows `stride` apart.
+/// Destination of a micro-kernel's sums: `width` columns of each row of the group, rows `stride` apart.
 #[derive(Clone, Copy)]
 struct Place {
     start: *mut f32,

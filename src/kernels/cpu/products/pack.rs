@@ -1,4 +1,4 @@
-//! From the blocks of a GGUF file to panels.
+//! Converts blocks of a GGUF file to panels.
 
 #![expect(unsafe_code, reason = "threads write disjoint panels")]
 
@@ -64,7 +64,7 @@ fn pack_row(stored: WeightType, kind: Kind, bytes: &[u8], row: usize, panel: &mu
     }
 }
 
-/// One stored block: scale, minimum, 32 fifth bits and 32 codes, as far as the type has them.
+/// Packs one stored block: scale, minimum, 32 fifth bits and 32 codes, as far as the type has them.
 fn pack_codes(code: Code, block: &[u8], row: usize, half: usize, place: &mut [u8]) {
     let (scale, rest) = match code {
         Code::MxFp4 => (power_of_two(block[0]).to_le_bytes(), &block[1..]),
@@ -131,7 +131,7 @@ fn pack_q5k(block: &[u8], row: usize, place: &mut [u8]) {
     }
 }
 
-/// Of each 32 bytes, the low halves and then the high halves.
+/// Unpacks each 32 bytes into the low nibbles, then the high nibbles.
 fn nibbles(bytes: &[u8]) -> [u8; 256] {
     let mut quants = [0u8; 256];
     for (quants, bytes) in quants.chunks_exact_mut(64).zip(bytes.chunks_exact(32)) {

@@ -1,4 +1,4 @@
-//! The micro-kernels in plain Rust: what the others must agree with, bit for bit where weights are quantized.
+//! The micro-kernels in plain Rust: the reference for the others, bit for bit where weights are quantized.
 
 use half::bf16;
 
@@ -37,7 +37,7 @@ pub fn multiply(
     }
 }
 
-/// Even and odd columns have sums of their own, which are added in the end: kernels wait less for the last addition.
+/// Even and odd columns have separate sums, added at the end, so that kernels wait less for the last addition.
 fn dense(kind: Kind, panel: &[u8], cols: usize, group: &Group, sums: &mut [[f32; PANEL_ROWS]]) {
     for (row, sums) in sums.iter_mut().enumerate() {
         for (column, sum) in sums.iter_mut().enumerate() {
@@ -68,10 +68,10 @@ fn brain_at(bytes: &[u8], at: usize) -> f32 {
     bf16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
-/// What one block of the panel gives to one sum: a column of the block times a row of the group.
+/// The contribution of one block of the panel to one sum: a column of the block times a row of the group.
 struct Cell<'a> {
     block: &'a [u8],
-    /// Of the block in its panel.
+    /// Index of the block in its panel.
     index: usize,
     column: usize,
     group: &'a Group<'a>,
@@ -162,7 +162,7 @@ impl Cell<'_> {
         quants.mul_add(scale, sum)
     }
 
-    /// What the least weight of a sub-block of Q4_K gives, times the sum of its activations.
+    /// The minimum of a sub-block of Q4_K, times the sum of its activations.
     fn minimum(&self, sub: usize) -> i32 {
         let (pair, second) = (sub / 2, sub % 2);
         let minimum = self.head(q4k::MINIMA + (pair * PANEL_ROWS + self.column) * 2 + second);
@@ -170,7 +170,7 @@ impl Cell<'_> {
         i32::from(minimum) * i32::from(self.group.sums[at])
     }
 
-    /// One of the sub-scales and minima of Q4_K.
+    /// A sub-scale or minimum of Q4_K.
     fn head(&self, index: usize) -> u8 {
         self.six_bits(q4k::HEADS, index / 64, index % 64)
     }
@@ -208,7 +208,7 @@ impl Cell<'_> {
             quants = (integer as f32).mul_add(f32::from(scale), quants);
             if kind == Kind::Q2K {
                 let minimum = self.block[q2k::MINIMA + sub * PANEL_ROWS + self.column];
-                // An offset is minus what weights were raised by, times the sum of the activations.
+                // The offset is minus the weights' zero point times the sum of the activations.
                 minima += i32::from(minimum) * (offset >> 5);
             }
         }
@@ -220,7 +220,7 @@ impl Cell<'_> {
         quants.mul_add(scale, sum)
     }
 
-    /// This column's four bytes of the line that begins at `line`.
+    /// This column's four bytes of the line at offset `line`.
     fn four(&self, line: usize) -> [u8; 4] {
         let at = line + self.column * 4;
         let bytes = &self.block[at..at + 4];
@@ -239,7 +239,7 @@ impl Cell<'_> {
         brain_at(self.block, line + self.column * 2)
     }
 
-    /// This row's value among those of all rows of the group.
+    /// This row's value among the interleaved values of the group.
     fn of_row<T: Copy>(&self, values: &[T], index: usize) -> T {
         values[index * self.group.rows + self.row]
     }

@@ -21,7 +21,7 @@ const KINDS: [WeightType; 14] = [
     WeightType::MxFp4,
 ];
 
-/// Random weights as files store them, and what they are worth, row by row.
+/// Random weights in their stored format, and their exact values, row by row.
 fn weights(stored: WeightType, rows: usize, cols: usize) -> (Matrix, Vec<f64>) {
     let (bytes, worth) = match stored {
         WeightType::Ggml(dtype) => ggml_weights(dtype, rows, cols),
@@ -42,8 +42,7 @@ fn ggml_weights(dtype: GgmlDType, rows: usize, cols: usize) -> (Vec<u8>, Vec<f64
     (stored.data().unwrap().into_owned(), worth)
 }
 
-/// By the definition of the OCP's microscaling formats: a code is a sign, an exponent of two bits and a bit of
-/// mantissa.
+/// The OCP's microscaling format: a code is a sign, two exponent bits and a mantissa bit.
 fn mxfp4_weights(blocks: usize) -> (Vec<u8>, Vec<f64>) {
     let random = Tensor::rand(0f32, 256.0, blocks * 17, &Device::Cpu).unwrap();
     let random = random.to_dtype(DType::U8).unwrap();
@@ -68,7 +67,7 @@ fn mxfp4_weights(blocks: usize) -> (Vec<u8>, Vec<f64>) {
     (bytes, worth)
 }
 
-/// What the activations are worth after they were rounded for this kind of weights.
+/// The activations after rounding for this type of weights.
 fn rounded(form: Form, x: &[f32], cols: usize) -> Vec<f64> {
     let block = match form {
         Form::Floats => return x.iter().map(|x| f64::from(*x)).collect(),

@@ -1,7 +1,7 @@
 //! Linear recurrences: states that keys write and queries read, token by token.
 //!
-//! A state is cut into blocks of value columns, which do not look at each other: one block stays in the nearest cache while
-//! the tokens of a prompt go through it.
+//! A state is cut into independent blocks of value columns: one block stays in the L1 cache while the tokens of a
+//! prompt pass through it.
 
 #![expect(unsafe_code, reason = "threads write disjoint heads of one result")]
 
@@ -16,10 +16,10 @@ use crate::recurrence::{DeltaRule, RecurrenceShape, SequenceState, StateSpace, S
 /// Value columns of a block of a state.
 pub const STATE_LANES: usize = 32;
 
-/// Added to the sum of squares of a key or query.
+/// Added to the squared length of a key or query.
 const LENGTH_EPS: f32 = 1e-6;
 
-/// What a token does to the state of a head.
+/// The effect of a token on the state of a head.
 #[derive(Debug, Clone, Copy, Default)]
 struct TokenGate {
     decay: f32,
@@ -27,7 +27,7 @@ struct TokenGate {
     write: f32,
 }
 
-/// `states` are those of the spans; their shapes were checked.
+/// `states` are those of the spans; the caller has checked their shapes.
 pub fn delta_rule(
     rule: &DeltaRule,
     [qkv, steps, betas]: [&Tensor; 3],
@@ -69,7 +69,7 @@ pub fn delta_rule(
     })
 }
 
-/// `states` are those of the spans; their shapes were checked.
+/// `states` are those of the spans; the caller has checked their shapes.
 pub fn state_space(
     space: &StateSpace,
     [inputs, steps]: [&Tensor; 2],
@@ -98,7 +98,7 @@ pub fn state_space(
     })
 }
 
-/// Of each row and head.
+/// Gates per row and head.
 fn step_gates(space: &StateSpace, steps: &[f32]) -> Vec<TokenGate> {
     let rows = steps.chunks_exact(space.shape.value_heads);
     let gates = rows.flat_map(|steps| {
@@ -115,7 +115,7 @@ fn step_gates(space: &StateSpace, steps: &[f32]) -> Vec<TokenGate> {
     gates.collect()
 }
 
-/// Of each row and value head.
+/// Gates per row and value head.
 fn delta_gates(rule: &DeltaRule, steps: &[f32], betas: &[f32]) -> Vec<TokenGate> {
     let heads = rule.shape.value_heads;
     let rows = steps.chunks_exact(heads).zip(betas.chunks_exact(heads));
@@ -140,8 +140,8 @@ pub fn softplus(x: f32) -> f32 {
     }
 }
 
-/// Queries and keys of each key head, `[key heads, rows, query | key]`: rows of a step lie far apart, and those of a head are
-/// read once for each block of its states.
+/// Queries and keys of each key head, `[key heads, rows, query | key]`: the rows of a step are far apart, and a head's
+/// rows are read once per block of its state.
 struct KeyRows {
     numbers: Vec<f32>,
     /// The products of queries and keys, `[key heads, rows]`.
@@ -151,7 +151,7 @@ struct KeyRows {
 }
 
 impl KeyRows {
-    /// Of rows that have their queries and keys at these offsets; each is multiplied by what `factor` says of it.
+    /// Gathers queries and keys at these offsets of each row; `factor` scales each of them.
     fn new(
         shape: &RecurrenceShape,
         input: &[f32],
@@ -212,7 +212,7 @@ struct Tokens<'a> {
     width: usize,
     value_offset: usize,
     gates: &'a [TokenGate],
-    /// What each head adds of a value to what its query reads.
+    /// Per head, the factor of the value that is added to the query's result.
     skips: Option<&'a [f32]>,
 }
 
@@ -233,7 +233,7 @@ impl Tokens<'_> {
         let blocks = shape.value_dim.div_ceil(STATE_LANES);
         let items = shape.value_heads * blocks;
         let block_size = shape.key_dim * STATE_LANES;
-        // With registers of 512 bits the compiler keeps the sums of a step in memory, at a twentieth of the speed.
+        // With registers of 512 bits the compiler spills the sums of a step to memory, which is twenty times slower.
         let level = Level::best().min(Level::AvxVnni);
         let cost = rows * items * block_size / 4;
         share(spans.len() * items, cost, |range| {
@@ -286,7 +286,7 @@ struct Token<'a> {
 }
 
 at_every_level! {
-    /// The decayed state forgets what the key reads in the share that is written.
+    /// Delta rule: the decayed state replaces the key's old value by the new one, in the proportion `beta`.
     fn delta_step(token: &Token<'_>, state: &mut [f32], out: &mut [f32]) = delta_step_as;
 }
 

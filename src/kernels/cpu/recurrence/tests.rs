@@ -19,7 +19,7 @@ fn span(new_tokens: usize, is_first: bool, slot: usize) -> StateSpan {
     }
 }
 
-/// In parts of these lengths, in a slot that held something else.
+/// Runs parts of these lengths, in a slot with another sequence's state.
 fn in_parts(
     numbers: StateShape,
     parts: &[usize],
@@ -58,7 +58,7 @@ fn rule(shape: RecurrenceShape) -> DeltaRule {
     }
 }
 
-/// As the paper writes it, one number after the other in f64.
+/// The paper's formula, one number after the other in f64.
 fn wanted(rule: &DeltaRule, [qkv, steps, betas]: [&Tensor; 3]) -> Vec<f64> {
     let shape = rule.shape;
     let (dim, size) = (shape.key_dim, shape.key_size());

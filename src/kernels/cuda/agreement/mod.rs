@@ -1,4 +1,4 @@
-//! Whether a GPU finds what the CPU finds, and how long it takes: for the machine that `./test gpu` prepares for.
+//! Compares kernels of a GPU with the CPU's, and times them; run on the machine that `./test gpu` prepares.
 
 #![expect(
     clippy::print_stdout,
@@ -22,7 +22,7 @@ fn gpu() -> Device {
     super::text::open_untried(0).unwrap()
 }
 
-/// Whether the GPU is one of `cuda/emulator`, which takes seconds for what a GPU does in microseconds.
+/// Whether the GPU is that of `cuda/emulator`, which is about a million times slower than hardware.
 fn is_emulated() -> bool {
     std::env::var_os("EMULATED").is_some()
 }
@@ -158,7 +158,7 @@ fn large_numbers_stay_numbers_as_halves() {
     assert!(found[0][0].is_nan());
 }
 
-/// In f64 with candle's operations: a CPU's sums of f32 are no better than a GPU's.
+/// The norm in f64 with candle's operations: sums in f32 on a CPU are as inexact as a GPU's.
 fn normed(x: &Tensor, groups: usize, affine: Option<[&Tensor; 2]>) -> Tensor {
     let (batch, channels) = (x.dims()[0], x.dims()[x.rank() - 1]);
     let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap();
@@ -292,7 +292,8 @@ fn text_in_pages_agrees() {
                 let open =
                     |device: &Device| LayerPages::new(80, kv_heads, size, stored, device).unwrap();
                 let (mut here, mut there) = (open(&Device::Cpu), open(&gpu));
-                // Prompts, then tokens one by one beside a prompt that goes on, some with several parts of context.
+                // Prompts first, then single tokens batched with a prompt's next chunk, some with a context of several
+                // partitions.
                 let steps = [
                     vec![
                         span(long, 0, 0..23),
@@ -376,7 +377,7 @@ fn attention_agrees() {
     }
 }
 
-/// Figures, which nothing is held against: the card decides.
+/// Prints timings without asserting any, since they depend on the GPU.
 #[test]
 fn figures() {
     if is_emulated() {
