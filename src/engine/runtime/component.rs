@@ -17,7 +17,7 @@ use crate::runtime::network_pool::{NetworkFiles, NetworkPool, SharedWeights};
 /// Names the components.
 pub const INDEX: &str = "model_index.json";
 
-/// Folders or files of components that are used instead of those in a model's folder, by the component's name.
+/// Folders or files that replace components of a model's folder, by the component's name.
 pub type ComponentFolders = BTreeMap<String, PathBuf>;
 
 /// The folder or file of a component of the model at `path`.
@@ -78,7 +78,7 @@ pub struct Component<S> {
 }
 
 impl<S> Component<S> {
-    /// A folder, or a file with its `config.json` beside it.
+    /// Opens a folder, or a file with `config.json` in the same folder.
     pub fn open(
         path: &Path,
         read: impl FnOnce(&Value) -> Result<S, Flaw>,
@@ -124,7 +124,7 @@ impl<S> Component<S> {
             .sum()
     }
 
-    /// For models that load it by [`ComponentLoad::read_shared`].
+    /// Key of weights that models share with [`ComponentLoad::read_shared`].
     pub fn shared(&self) -> SharedWeights {
         SharedWeights {
             files: NetworkFiles::of(self.checkpoint.path()),
@@ -133,7 +133,7 @@ impl<S> Component<S> {
     }
 }
 
-/// The description of a network whose files hold its tensors alone.
+/// The configuration of a network whose files contain only its tensors.
 fn config(checkpoint: &Checkpoint) -> Result<&Value, CheckpointError> {
     match checkpoint.description() {
         Description::Config(config) => Ok(config),

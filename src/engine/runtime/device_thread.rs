@@ -1,8 +1,8 @@
-//! A thread that owns loaded models: the way to it, its loop, and what it lets others see. The text loop and the maker
-//! are such threads.
+//! A thread that owns loaded models: its handle, its loop, and the state that it publishes. The inference thread and
+//! the maker are such threads.
 //!
-//! A step is the unit of everything: commands are obeyed and abandoned jobs retired between two steps. Idle is parked on
-//! the inbox. The last handle dropped closes the inbox: running jobs finish first, then the thread ends.
+//! A step is the unit of scheduling: commands are executed and abandoned jobs retired between two steps. An idle thread
+//! blocks on the inbox. Dropping the last handle closes the inbox: running jobs finish first, then the thread ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +22,10 @@ const INBOX_SPARE: usize = 64;
 pub trait DeviceLoop {
     type Command;
 
-    /// Obeyed also for a caller that is gone.
+    /// Executes a command, even if its caller has stopped waiting.
     fn obey(&mut self, command: Self::Command);
 
-    /// Frees jobs whose callers are gone.
+    /// Frees jobs whose callers have stopped waiting.
     fn retire_abandoned(&mut self);
 
     /// Lets others see the state.
@@ -35,10 +35,10 @@ pub trait DeviceLoop {
 
     fn queues(&self) -> Vec<Queue>;
 
-    /// One step of the queue with this index.
+    /// Runs a step of the queue with this index.
     fn step(&mut self, index: usize);
 
-    /// Fails the jobs that are left: those of a paused thread, which no caller can resume.
+    /// Fails the remaining jobs: those of a paused thread, which no caller can resume.
     fn stop(self);
 }
 
@@ -58,7 +58,7 @@ pub fn run<L: DeviceLoop>(mut thread: L, mut inbox: mpsc::Receiver<L::Command>) 
             Work::Step(index) => thread.step(index),
             Work::Wait => match inbox.blocking_recv() {
                 Some(command) => thread.obey(command),
-                // A job that rested for its reader goes on.
+                // A job that waited for a slow reader continues.
                 None if matches!(next(&thread), Work::Step(_)) => {}
                 None => return thread.stop(),
             },
@@ -85,7 +85,7 @@ impl<C> Clone for ThreadHandle<C> {
 }
 
 impl<C: Send + 'static> ThreadHandle<C> {
-    /// Starts a thread whose inbox has room for so many jobs.
+    /// Starts a thread whose inbox holds this many jobs.
     pub fn start(
         name: &str,
         jobs: usize,
@@ -94,7 +94,7 @@ impl<C: Send + 'static> ThreadHandle<C> {
         let (inbox, commands) = mpsc::channel(jobs + INBOX_SPARE);
         let (end, ended) = mpsc::channel(1);
         let body = move || {
-            // Dropped last, also by a panic.
+            // Dropped last, also during a panic.
             let _ended = ended;
             body(commands);
         };
@@ -128,7 +128,7 @@ impl<C: Send + 'static> ThreadHandle<C> {
         })
     }
 
-    /// For streams of jobs, which wake the thread and do not keep it.
+    /// For the event streams of jobs, which may wake the thread but not keep it alive.
     pub fn downgrade(&self) -> mpsc::WeakSender<C> {
         self.inbox.downgrade()
     }
@@ -137,7 +137,7 @@ impl<C: Send + 'static> ThreadHandle<C> {
         self.inbox.is_closed()
     }
 
-    /// Waits until the thread has ended. While a handle is there, only a panic ends it.
+    /// Waits until the thread has ended, which only a panic causes while a handle exists.
     pub async fn ended(&self) {
         self.end.closed().await;
     }
@@ -188,7 +188,7 @@ impl<L: Clone, S: Clone> ModelBoard<L, S> {
     }
 
     pub fn delist(&self, model: &str) {
-        // Dropped without the lock.
+        // Dropped after the lock is released.
         let _listed = lock(&self.models).remove(model);
     }
 

@@ -15,7 +15,7 @@ use crate::networks::text::DecoderSpec;
 use crate::networks::vision::{ImageTokens, Vision, VisionTower};
 use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw};
 
-/// Where image processors describe themselves, and the part of newer files that is about images.
+/// Files with the image processor's configuration, and its part of newer files.
 const FILES: [(&str, &str); 2] = [
     ("preprocessor_config.json", ""),
     ("processor_config.json", "/image_processor"),
@@ -27,7 +27,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Eyes(Vision);
 
 impl Eyes {
-    /// None where the files describe no tower, and where the device cannot attend as its images want it.
+    /// `None` if the files describe no vision tower, or if the device does not support its attention.
     pub fn open(
         checkpoint: &Checkpoint,
         spec: &DecoderSpec,
@@ -107,7 +107,7 @@ impl Eyes {
     }
 }
 
-/// What the model's folder says of its image processor.
+/// The image processor's configuration from the model's folder.
 fn processor_file(path: &Path) -> Result<Option<Value>, Flaw> {
     let folder = match path.is_dir() {
         true => Some(path),

@@ -1,4 +1,4 @@
-//! What a model will take of a device, from the headers of its files: counted before anything is loaded.
+//! A model's memory requirement, estimated from the headers of its files before loading.
 
 use std::path::Path;
 
@@ -21,17 +21,17 @@ pub struct Footprint {
     /// Activations and logits of the largest step, on a GPU its scores, and the states of all running sequences
     /// with their snapshots.
     pub workspace_bytes: u64,
-    /// What a GPU takes besides for each token of the longest sequence: scores and gathered keys of the one that is
-    /// attended to, and the rope's table.
+    /// GPU scratch memory per token of the longest sequence: attention scores, gathered keys of the current sequence,
+    /// and the RoPE table.
     pub scratch_bytes_per_token: u64,
     /// The most tokens the model was made for.
     pub context: usize,
 }
 
-/// Buffers, code and what an allocator keeps back.
+/// Buffers, code and the allocator's reserve.
 const BASE_BYTES: u64 = 32 << 20;
 
-/// What an adapter takes beside its model, from the headers of both: an error where it does not fit the model.
+/// Memory of an adapter besides its model, from the headers of both; an error if the adapter does not fit the model.
 pub fn adapter_bytes(model: &Path, adapter: &Path) -> Result<u64, LoadError> {
     let spec = Checkpoint::open(model)?.spec()?;
     Ok(TextAdapterFile::open(adapter)?.bytes_beside(&spec)?)
@@ -71,7 +71,7 @@ impl Footprint {
         Ok(Self::of(&spec, weight_bytes, stored, device, limits))
     }
 
-    /// What a made-up decoder will take.
+    /// Memory of a synthetic decoder.
     pub fn of_synthetic(
         made: &Synthetic,
         kv: Option<KvDtype>,
@@ -135,7 +135,7 @@ fn kv_dtype(headers: &[TensorHeader], options: &LoadOptions, on_cpu: bool) -> Kv
     }
 }
 
-/// The largest matrix of a layer in f16, which a GPU makes of quantized weights to read a prompt.
+/// The largest matrix of a layer in f16, dequantized on a GPU for prefill.
 fn dequantized_bytes(spec: &DecoderSpec) -> u64 {
     (spec.hidden_size as u64).saturating_mul(2 * spec.widest_output() as u64)
 }

@@ -1,4 +1,4 @@
-//! What everybody else holds: a [`Runtime`] to ask with, a [`Generation`] to listen to.
+//! Handles for callers: [`Runtime`] submits requests, [`Generation`] receives events.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use super::{
     TextRequest,
 };
 
-/// The way to one inference thread. When the last clone is dropped the thread finishes what runs and ends.
+/// A handle to an inference thread. After the last clone is dropped the thread finishes running jobs and ends.
 #[derive(Clone)]
 pub struct Runtime {
     thread: ThreadHandle<Command>,
     shared: Arc<Shared>,
-    /// One for each job that may run or wait.
+    /// One permit per job that may run or wait.
     places: Arc<Semaphore>,
     /// Tokens that are encoded in one step, where no sequence has more.
     batch_tokens: usize,
 }
 
-/// One job's events. Dropping it cancels the job within one step.
+/// A job's events. Dropping it cancels the job within one step.
 pub struct Generation {
     events: mpsc::Receiver<Event>,
     wake: mpsc::WeakSender<Command>,
@@ -61,13 +61,13 @@ impl Runtime {
         })
     }
 
-    /// Has grammars tried by a process of this program before they are compiled here, for models that are loaded from now on.
-    /// Without it a client's grammar may end this process.
+    /// From now on, models check grammars in a child process of this program before compiling them. Without it a
+    /// client's grammar may crash this process.
     pub fn prove_grammars_with(&self, program: ProverProgram) {
         self.shared.prove_with(Prover::new(program));
     }
 
-    /// Loads a model under a name. What already runs waits meanwhile. `progress` is told bytes done and in all.
+    /// Loads a model under a name. Running jobs are suspended meanwhile. `progress` gets the loaded and total bytes.
     pub async fn load(
         &self,
         name: &str,
@@ -83,7 +83,8 @@ impl Runtime {
         loaded.await.unwrap_or(Err(LoadError::Stopped))
     }
 
-    /// Loads an adapter of a model that writes text, for jobs that name it as their model. What already runs waits meanwhile.
+    /// Loads an adapter of a generative model, for jobs that name it as their model. Running jobs are suspended
+    /// meanwhile.
     pub async fn load_adapter(
         &self,
         name: &str,
@@ -111,7 +112,7 @@ impl Runtime {
         unloaded.await?
     }
 
-    /// Returns when the device is quiet: what runs keeps its place, and new jobs are refused.
+    /// Returns when the device is idle: running jobs keep their state, and new jobs are refused.
     pub async fn pause(&self) -> Result<(), Failure> {
         self.thread.ask(Command::Pause).await
     }
@@ -125,7 +126,7 @@ impl Runtime {
         Ok(self.shared.board.listing(model)?.language)
     }
 
-    /// What a loaded model is.
+    /// Properties of a loaded model.
     pub fn info(&self, model: &str) -> Result<Arc<ModelInfo>, Failure> {
         Ok(self.shared.board.listing(model)?.info)
     }
@@ -191,12 +192,12 @@ impl Runtime {
         Ok(encoded)
     }
 
-    /// Waits until the thread has ended. While a `Runtime` is there, only a panic ends it.
+    /// Waits until the thread has ended, which only a panic causes while a `Runtime` exists.
     pub async fn ended(&self) {
         self.thread.ended().await;
     }
 
-    /// Waits until the thread has ended: until every other `Runtime` is dropped and what runs has finished.
+    /// Waits until the thread has ended: until every other `Runtime` is dropped and running jobs have finished.
     pub async fn drain(self) {
         self.thread.drain().await;
     }
@@ -209,7 +210,7 @@ impl Runtime {
     }
 }
 
-/// Refuses what the network cannot take in, with the arithmetic.
+/// Refuses sequences that are too long, with the numbers.
 fn check(info: &ModelInfo, sequences: &[EncoderInput]) -> Result<(), Failure> {
     for sequence in sequences {
         let (found, limit) = (sequence.tokens.len(), info.context);
@@ -225,7 +226,7 @@ fn check(info: &ModelInfo, sequences: &[EncoderInput]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In their order, each batch of at most so many tokens or one sequence.
+/// Batches in order, each with at most `most_tokens` tokens or a single sequence.
 fn batches(sequences: Vec<EncoderInput>, most_tokens: usize) -> Vec<Vec<EncoderInput>> {
     let (mut batches, mut tokens) = (Vec::<Vec<EncoderInput>>::new(), 0);
     for sequence in sequences {
@@ -263,7 +264,7 @@ impl Drop for Generation {
         if self.has_ended {
             return;
         }
-        // A thread that is paused would not look. One that is too busy to take this looks anyway.
+        // Wakes a paused thread. A thread with a full inbox is awake anyway.
         if let Some(inbox) = self.wake.upgrade() {
             let _ = inbox.try_send(Command::Wake);
         }

@@ -1,4 +1,4 @@
-//! Images in prompts: what a model takes of one, where its tokens stand, and how positions go on after them.
+//! Images in prompts: preprocessing, token positions, and rope positions after an image.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,9 +16,9 @@ use crate::networks::vision::{ImageGrid, ImagePart, ImageProcessor, ProcessedIma
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageInput {
     processor: ImageProcessor,
-    /// What the model's template writes for an image.
+    /// The placeholder that the chat template writes for an image.
     mark: String,
-    /// The token whose rows the tower gives, and its text.
+    /// The token that is replaced by image features, and its text.
     row: (u32, String),
 }
 
@@ -26,14 +26,14 @@ pub struct ImageInput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageTexts {
     pub mark: String,
-    /// For each image.
+    /// Per image.
     pub texts: Vec<String>,
 }
 
-/// How closely an image is looked at.
+/// The resolution at which an image is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageDetail {
-    /// As the model's processor does it.
+    /// The model's default.
     Full,
     /// At most 512 by 512 pixels.
     Low,
@@ -55,15 +55,15 @@ pub struct PromptImages(Vec<PromptImage>);
 
 #[derive(Debug, Clone)]
 pub struct PromptImage {
-    /// From its first row to its last.
+    /// All tokens from its first row to its last.
     pub tokens: Range<usize>,
-    /// Where its rows lie: between them are tokens of texts.
+    /// Ranges of its rows, separated by text tokens.
     pub runs: Vec<Range<usize>>,
     pub image: ChatImage,
 }
 
 impl ImageInput {
-    /// `names` are the texts of the token that templates write for an image, and of that whose rows the tower gives.
+    /// `names` are the texts of the template's image placeholder and of the token that features replace.
     pub fn new(processor: ImageProcessor, row: u32, names: [String; 2]) -> Self {
         let [mark, name] = names;
         Self {
@@ -73,7 +73,7 @@ impl ImageInput {
         }
     }
 
-    /// As the published models of Qwen3-VL take them.
+    /// The processor of the published models of Qwen3-VL.
     pub fn published(token: u32) -> Self {
         let name = "<|image_pad|>".to_owned();
         Self::new(ImageProcessor::published(), token, [name.clone(), name])
@@ -86,7 +86,7 @@ impl ImageInput {
         }
     }
 
-    /// How many tokens an image of this width and height becomes, those of texts between its rows left out.
+    /// Number of feature tokens of an image of this width and height, without text tokens between its rows.
     pub fn tokens(&self, size: [usize; 2], detail: ImageDetail) -> Result<usize, Failure> {
         let rows = self.processor(detail).rows(size);
         rows.map_err(|error| Failure::BadRequest(error.to_string()))
@@ -144,7 +144,7 @@ impl ImageInput {
         Ok((tokens, images))
     }
 
-    /// What stands for an image in a prompt.
+    /// The text that replaces an image's placeholder in a prompt.
     fn text_of(&self, image: &ChatImage) -> String {
         let parts = image.image.parts.iter().map(|part| match part {
             ImagePart::Text(text) => text.clone(),
@@ -153,7 +153,7 @@ impl ImageInput {
         parts.collect()
     }
 
-    /// Where the rows of images are.
+    /// Finds the rows of the images.
     fn placed(&self, tokens: &[u32], images: &[ChatImage]) -> Result<PromptImages, Failure> {
         let is_row = |at: &usize| tokens[*at] == self.row.0;
         let mut rows = (0..tokens.len()).filter(is_row);
@@ -225,7 +225,7 @@ impl ChatImage {
         self.image.is_whole
     }
 
-    /// Tokens whose rows its tower gives.
+    /// Number of tokens that features replace.
     pub fn rows(&self) -> usize {
         self.image.rows()
     }
@@ -264,7 +264,7 @@ impl PromptImages {
         self.0.iter()
     }
 
-    /// What pages with their tokens are named by.
+    /// The spans that are part of the names of pages.
     pub fn spans(&self) -> Arc<[ImageSpan]> {
         let span = |image: &PromptImage| ImageSpan {
             tokens: image.tokens.clone(),
@@ -273,7 +273,7 @@ impl PromptImages {
         self.0.iter().map(span).collect()
     }
 
-    /// The position of a token: rows and columns of an image count from where it begins, and text goes on after the
+    /// The rope position of a token: rows and columns of an image count from its start, and text continues after the
     /// largest of them.
     pub fn position(&self, token: usize) -> AxisPositions {
         let mut skipped = 0;

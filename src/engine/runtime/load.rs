@@ -1,4 +1,4 @@
-//! From files to a model on the device, with room for its sequences.
+//! Loads a model onto the device, and allocates its KV cache.
 
 use std::path::PathBuf;
 
@@ -17,14 +17,14 @@ use muster_kernels::{KvDtype, PAGE_TOKENS};
 /// Room for keys and values where nothing else is said: this many tokens, or the model's context if that is less.
 pub const DEFAULT_CACHE_TOKENS: usize = 16_384;
 
-/// Where a model is, and how to hold it.
+/// Location and load options of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelSource {
-    /// A `.gguf` file, a `.safetensors` file beside its configuration, or a folder.
+    /// A `.gguf` file, a `.safetensors` file next to its configuration, or a folder.
     pub path: PathBuf,
-    /// Used instead of the tokenizer that the model brings.
+    /// Replaces the model's tokenizer.
     pub tokenizer: Option<PathBuf>,
-    /// Used instead of the chat template that the model brings.
+    /// Replaces the model's chat template.
     pub template: Option<String>,
     /// Quantize dense weights while loading.
     pub quantize: Option<Quantize>,
@@ -35,13 +35,13 @@ pub struct ModelSource {
     pub cache: CacheRoom,
     /// How keys and values are stored; `None` is as exact as the weights on the CPU, and half as wide elsewhere.
     pub kv: Option<KvDtype>,
-    /// Goes before what the model's files recommend.
+    /// Take precedence over the recommendations in the model's files.
     pub defaults: Sampling,
-    /// Read tokenizer and chat template in a process of their own: nobody vouches for the files.
+    /// Parses tokenizer and chat template in a separate process, because the files are untrusted.
     pub isolation: Option<Isolation>,
 }
 
-/// How much room the keys and values of all sequences together get.
+/// Size of the KV cache for all sequences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CacheRoom {
     /// [`DEFAULT_CACHE_TOKENS`].
@@ -57,13 +57,13 @@ pub struct Loaded {
     pub language: Language,
     pub info: ModelInfo,
     pub defaults: Sampling,
-    /// None of a model that does not see.
+    /// `None` for a model without vision.
     pub images: Option<ImageInput>,
 }
 
 /// The part of a model that computes.
 pub enum LoadedNetwork {
-    /// Writes text, with so many pages of keys and values.
+    /// A generative model with this many pages in its KV cache.
     Text { model: Box<dyn Model>, pages: usize },
     /// Reads and does not write.
     Encoder(Box<dyn Encode>),
@@ -268,7 +268,7 @@ fn pages(room: CacheRoom, context: usize, bytes_per_token: u64) -> Result<usize,
         CacheRoom::Bytes(bytes) => bytes / bytes_per_token.max(1),
     };
     let pages = match room {
-        // A budget is not exceeded; so many tokens are given their room.
+        // A budget in bytes is an upper limit; a number of tokens is a lower limit.
         CacheRoom::Bytes(_) => tokens / PAGE_TOKENS as u64,
         _ => tokens.div_ceil(PAGE_TOKENS as u64),
     };
@@ -327,7 +327,7 @@ mod tests {
         file
     }
 
-    /// The text side of a model that reads, whose hidden states are pooled like this.
+    /// Tokenizer metadata of an encoder with this pooling.
     fn reading_side(pooling: u64) -> Vec<u8> {
         let letters = ('!'..='~').map(String::from);
         let tokens = ["<unk>", "<s>", "</s>"].map(str::to_owned);
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn fuzzed_sentence_pieces_and_templates_are_refused_or_read() {
         let words = ["▁", "▁h", "el", "lo", "▁hello", "▁t", "he", "<0x0A>"];
-        // One for each word, each letter and each token before them.
+        // One score per word, per letter and per special token before them.
         let scores = (0..3 + words.len() + 94).map(|id| GgufValue::Float(-(id as f64)));
         let scores = GgufValue::List(scores.collect());
         check_fuzzed(&text_side("llama", &words, "tokenizer.ggml.scores", scores));

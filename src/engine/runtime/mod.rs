@@ -1,7 +1,7 @@
-//! Jobs in, events out. One ordinary thread owns each device's text models and everything on it; others hold a
-//! [`Runtime`], which is one bounded sender. Pipelines of media run on a second thread, the [`maker`].
+//! Jobs in, events out. One ordinary thread per device owns its text models; callers hold a [`Runtime`], a bounded
+//! sender. Media pipelines run on a second thread, the [`maker`].
 //!
-//! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation is cancellation.
+//! A [`TextRequest`] becomes a [`Generation`]: a stream of [`Event`]s. Dropping the generation cancels the job.
 
 mod component;
 mod device_thread;
@@ -55,42 +55,42 @@ pub use network_pool::{NetworkFiles, SharedWeights};
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
 pub use speculation::Speculation;
 
-/// What somebody wants generated, with everything the model's defaults would fill in left `None`.
+/// A request for text. `None` leaves a setting to the model's defaults.
 #[derive(Debug, Clone)]
 pub struct TextRequest {
     /// The name under which the model was loaded.
     pub model: String,
     pub prompt: Prompt,
-    /// Tokens of an interrupted run: generation goes on after them exactly as it would have.
+    /// Tokens of an interrupted run: generation continues after them with the same result.
     pub generated: Vec<u32>,
     pub sampling: Sampling,
     /// At most this many tokens, `generated` counted in.
     pub max_tokens: Option<usize>,
-    /// Tokens of prompt and answer together: a text that leaves its answer too little of them loses its beginning.
-    /// Without, they are the model's, and what is too long is refused.
+    /// Limit of prompt and answer together: a prompt that leaves too few tokens for the answer loses its beginning.
+    /// `None` uses the model's context and refuses longer prompts.
     pub window: Option<usize>,
     pub stop: Vec<String>,
     pub stop_rules: StopRules,
     /// Report the log probability of each token, and of this many best alternatives.
     pub logprobs: Option<usize>,
-    /// The same for each token of the prompt. With it `max_tokens` may be 0.
+    /// The same for each prompt token. With it `max_tokens` may be 0.
     pub prompt_logprobs: Option<usize>,
-    /// What the text must match.
+    /// Constraint on the text.
     pub grammar: Option<Arc<Grammar>>,
-    /// Which of the request's choices this is; part of every random draw.
+    /// Index of the choice in its request; part of every random draw.
     pub choice: u32,
-    /// Whose computed prompts it may find, and who may find its own.
+    /// Scope of the prefix cache: only jobs of the same scope share prompts.
     pub scope: CacheScope,
 }
 
-/// Which tokens end a text, and from when on anything may.
+/// End-of-text tokens, and the minimum length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopRules {
-    /// Neither a token nor a stop string ends the text before it has so many tokens.
+    /// Neither a token nor a stop string ends the text before this many tokens.
     pub min_tokens: usize,
-    /// The model's own end is never drawn.
+    /// The model's end-of-text tokens are never sampled.
     pub ignore_eos: bool,
-    /// Further tokens that end it. They are not part of it.
+    /// Further tokens that end the text. They are not part of it.
     pub stop_token_ids: Vec<u32>,
 }
 
@@ -100,25 +100,25 @@ pub enum Prompt {
     Text(String),
     /// Token ids, used as they are.
     Tokens(Vec<u32>),
-    /// Messages for the model's chat template: what the template sees, as JSON.
+    /// Messages for the model's chat template.
     Chat(Chat),
 }
 
-/// What a chat template is rendered with.
+/// Input of a chat template.
 #[derive(Debug, Clone, Default)]
 pub struct Chat {
-    /// Objects with `role`, `content`, and whatever else the template knows.
+    /// Objects with `role`, `content`, and further keys of the template.
     pub messages: Vec<serde_json::Value>,
     /// In the order of the messages' parts `{"type":"image"}`.
     pub images: Vec<ChatImage>,
-    /// What takes the places of images in the rendered chat, if anything does.
+    /// Texts that replace images in the rendered chat.
     pub image_texts: Option<ImageTexts>,
     pub tools: Vec<serde_json::Value>,
     /// Further variables of the template (`enable_thinking` and the like).
     pub variables: serde_json::Map<String, serde_json::Value>,
 }
 
-/// How the next token is chosen. `None` leaves a setting to the model's defaults, and those to the neutral value.
+/// Sampling settings. `None` falls back to the model's default, then to the neutral value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {
     pub temperature: Option<f32>,
@@ -141,7 +141,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// These settings, and where they say nothing, those.
+    /// These settings, with `those` as fallback.
     #[must_use]
     pub fn or(self, those: &Self) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Sampling {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The prompt is read: so many tokens, of which so many were shared with an earlier prompt.
+    /// The prefill is complete: the number of prompt tokens, and how many came from the prefix cache.
     Started {
         prompt_tokens: usize,
         cached_tokens: usize,
@@ -182,8 +182,8 @@ pub enum Event {
         start: usize,
         tokens: Vec<TokenInfo>,
     },
-    /// Text that is final (never half a character, never part of a stop string), and the tokens drawn since
-    /// the last event. The text may lag behind its tokens.
+    /// Final text (never part of a character or of a stop string), and the tokens sampled since the last event. The
+    /// text may lag behind its tokens.
     Text {
         text: String,
         tokens: Vec<TokenInfo>,
@@ -199,7 +199,7 @@ pub enum Event {
 pub struct TokenInfo {
     pub id: u32,
     pub logprob: Option<f32>,
-    /// The best alternatives, best first, when they were asked for.
+    /// The requested number of alternatives, best first.
     pub top: Vec<(u32, f32)>,
 }
 
@@ -217,7 +217,7 @@ impl TokenInfo {
 pub enum FinishReason {
     /// The model ended its turn.
     EndOfTurn,
-    /// This stop string appeared.
+    /// The stop string that was found.
     Stop(String),
     /// `max_tokens` or the model's context was reached.
     Length,
@@ -230,7 +230,7 @@ pub struct Usage {
     pub completion_tokens: usize,
 }
 
-/// Why a job cannot go on, for whoever decides what to tell its client.
+/// The reason of a failed job, for the caller's error reply.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Failure {
     #[error("the model {model} is not loaded; loaded: {}", if .loaded.is_empty() { "none".to_owned() } else { .loaded.join(", ") })]
@@ -280,7 +280,7 @@ impl DeviceChoice {
         }
     }
 
-    /// What a GPU has free now: once it is open, its context has its part. `None` on the CPU.
+    /// Free memory of a GPU, excluding the CUDA context if it is open. `None` on the CPU.
     pub fn free_bytes(self) -> Option<u64> {
         match self {
             Self::Cpu => None,
@@ -288,7 +288,7 @@ impl DeviceChoice {
         }
     }
 
-    /// Whether it still works. A GPU whose context failed, or that left the bus, refuses every call.
+    /// Whether the device works. A GPU whose context failed, or that left the bus, refuses every call.
     pub fn answers(self) -> bool {
         match self {
             Self::Cpu => true,
@@ -332,11 +332,11 @@ impl DeviceChoice {
 pub struct EngineLimits {
     /// Sequences of one model that advance together.
     pub max_running: usize,
-    /// Jobs beyond those that may wait. One more is answered [`Failure::Busy`].
+    /// Limit of waiting jobs. Further jobs get [`Failure::Busy`].
     pub max_waiting: usize,
     /// Prompt tokens in one step: more read prompts faster, fewer keep running texts flowing.
     pub prefill_chunk: usize,
-    /// Whether texts draw several tokens in a step.
+    /// When texts use speculative decoding.
     pub speculation: Speculation,
 }
 
@@ -351,7 +351,7 @@ impl Default for EngineLimits {
     }
 }
 
-/// What a loaded model is and takes.
+/// Properties and memory of a loaded model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelInfo {
     pub name: String,
@@ -365,7 +365,7 @@ pub struct ModelInfo {
     pub cache_bytes: u64,
     /// Tokens of all sequences together.
     pub cache_tokens: usize,
-    /// Whether it brings a chat template. One that is broken is told of to whoever asks for a chat.
+    /// Whether the model has a chat template. Requests for a chat report a broken one.
     pub can_chat: bool,
     /// Whether its chats may have images.
     pub reads_images: bool,

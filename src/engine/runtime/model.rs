@@ -1,4 +1,4 @@
-//! What the engine needs of a network: steps in, logits out. The network and its pages stay on this side.
+//! The engine's interface to a network: steps in, logits out. The network owns its tensors and pages.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ pub trait Model: Send {
     /// How many logits a row has.
     fn vocabulary(&self) -> usize;
 
-    /// Whether it keeps a state of each sequence beside its pages. A state belongs to all tokens that were computed: no proposed
-    /// token can be taken back.
+    /// Whether the model has recurrent states besides its pages. A state includes all computed tokens: draft tokens
+    /// cannot be undone.
     fn keeps_states(&self) -> bool {
         false
     }
@@ -34,8 +34,8 @@ pub trait Model: Send {
         )))
     }
 
-    /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the rows asked for. Logits of the rows
-    /// `scored` go to `take`, some at a time and in their order.
+    /// Computes a step and returns the logits, f32 `[asked, vocabulary]`, of the requested rows. Logits of the rows
+    /// `scored` are passed to `take` in chunks, in order.
     fn forward(
         &mut self,
         batch: &Batch,
@@ -48,7 +48,7 @@ pub trait Model: Send {
         bail!("the model has no vision tower")
     }
 
-    /// One block further: what the tower says of the image, after the last one.
+    /// Runs one more block of the vision tower; returns the features after the last one.
     fn advance_image(&self, _pass: &mut TowerPass) -> Result<Option<ImageFeatures>> {
         bail!("the model has no vision tower")
     }
@@ -129,7 +129,7 @@ pub fn to_host(logits: &Tensor) -> Result<Vec<f32>> {
     muster_kernels::floats_on_host(logits)
 }
 
-/// What went wrong, for people: without the backtrace that candle appends where one is recorded.
+/// The message without the backtrace that candle may append.
 pub fn plain(error: &Error) -> String {
     match error {
         Error::WithBacktrace { inner, .. } => plain(inner),

@@ -1,7 +1,7 @@
-//! Networks in memory that several models use, such as one text encoder of two models that draw.
+//! Networks shared by several models, such as a text encoder of two image models.
 //!
-//! A network is known by its files, its device and its quantization. The models hold it; with the last of them it leaves
-//! memory.
+//! A network is identified by its files, its device and its quantization. Models share references; dropping the last
+//! one frees the network.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! The way out for one sequence's events. Nothing here ever waits for the reader.
+//! The channel of a sequence's events. Sending never blocks.
 //!
-//! Events that do not fit into the channel stay and leave with the next event. Three places of the channel are kept
-//! for the end, so that the rest of the prompt, the last text and the last word always arrive.
+//! Events that do not fit into the channel are merged into the next event. Three slots of the channel are reserved, so
+//! that the rest of the prompt, the last text and the final event always arrive.
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -12,7 +12,7 @@ use super::{Event, TokenInfo};
 pub const UNREAD_EVENTS: usize = 64;
 /// Tokens that may gather before the reader counts as gone.
 pub const SLOW_READER_TOKENS: usize = 4096;
-/// Without text, tokens leave only in such groups: nobody sees them, and each event costs.
+/// Without text, tokens are sent in groups of this size to save events.
 const SILENT_TOKENS: usize = 32;
 
 /// More than [`SLOW_READER_TOKENS`] tokens wait for the reader.
@@ -30,12 +30,12 @@ pub struct Outbox {
     pub tokens: Vec<TokenInfo>,
     /// Tokens of the prompt with their log probabilities.
     pub prompt: Vec<TokenInfo>,
-    /// How many tokens of the prompt left before those.
+    /// Number of prompt tokens sent before those in `prompt`.
     prompt_start: usize,
 }
 
 impl Outbox {
-    /// `None` when the channel has no room even for the end, which a new one of [`channel`](Self::channel) has.
+    /// `None` if the channel has no space for the reserved events, which a new one of [`channel`](Self::channel) has.
     pub fn new(events: mpsc::Sender<Event>) -> Option<Self> {
         Some(Self {
             last_of_prompt: events.clone().try_reserve_owned().ok()?,
@@ -65,7 +65,7 @@ impl Outbox {
         });
     }
 
-    /// Lets text and tokens go if there is something to see and room to put it.
+    /// Sends text and tokens if there are enough of them and the channel has space.
     pub fn flush(&mut self) -> Result<(), TooSlow> {
         self.flush_prompt()?;
         let has_prompt = !self.prompt.is_empty();
@@ -108,7 +108,7 @@ impl Outbox {
         }
     }
 
-    /// Sends what is left, and the last word.
+    /// Sends the rest, then the final event.
     pub fn finish(mut self, last: Event) {
         let rest = self.take();
         let (start, tokens) = (self.prompt_start, self.prompt);

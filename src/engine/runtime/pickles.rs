@@ -1,5 +1,5 @@
-//! Pickles of strangers, read in a process with limits and without rights: the programs in them are never run, and what
-//! describes their tensors may still recurse or allocate without end.
+//! Parses untrusted pickles in a process with limits and without privileges: their programs are never executed, but the
+//! description of tensors may still recurse or allocate without end.
 
 use std::io::{self, Write, stdin, stdout};
 use std::path::Path;
@@ -18,14 +18,14 @@ const TIME: Duration = Duration::from_secs(30);
 /// Names of the pickle in messages.
 const PICKLE: &str = "data.pkl";
 
-/// What the process says: the description, or why there is none.
+/// The process's reply: the description, or the reason of its refusal.
 #[derive(Serialize, Deserialize)]
 enum PickleReply {
     Described(PickleDescription),
     Refused { what: String, found: String },
 }
 
-/// The tensors of a file of PyTorch, whose pickle is read by `program` with these arguments.
+/// The tensors of a PyTorch file, whose pickle is parsed by `program` with these arguments.
 pub fn open_pickled(
     path: &Path,
     program: &Path,

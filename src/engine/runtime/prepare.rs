@@ -1,5 +1,5 @@
-//! From what somebody asks to a job that the inference thread can run: everything that can be refused is refused
-//! here, on the asker's own time.
+//! Converts a request to a job for the inference thread: all checks that can refuse it happen here, on the caller's
+//! thread.
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -84,7 +84,7 @@ pub fn prepare(
     Ok((job, events))
 }
 
-/// The tokens of a prompt with those of its images.
+/// The tokens of a prompt, including those of its images.
 fn with_images(
     language: &Language,
     prompt: &Prompt,
@@ -104,19 +104,19 @@ fn with_images(
     }
 }
 
-/// What a window leaves a prompt beside its answer, which takes no more than half of it.
+/// The part of a window for the prompt; the answer gets at most half.
 fn room(window: usize, answer: Option<usize>) -> usize {
     let half = window / 2;
     window - answer.map_or(half, |answer| answer.min(half))
 }
 
-/// Cuts what follows the opening so that all of it is no longer than this.
+/// Deletes tokens after the opening, so that the prompt has at most `most` tokens.
 fn lose_beginning(prompt: &mut Vec<u32>, opening: usize, most: usize) {
     let too_many = prompt.len().saturating_sub(most.max(opening + 1));
     prompt.drain(opening..opening + too_many);
 }
 
-/// What was asked for, but never more than there is room for: a prompt and its answer share the context.
+/// The requested number, limited by the rest of the context.
 fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usize, Failure> {
     let Some(room) = context.checked_sub(prompt).filter(|&room| room > 0) else {
         let limit = context.saturating_sub(1);

@@ -4,9 +4,9 @@ use candle_core::Result;
 
 use super::sampler::{Evaluation, SamplingRun, SamplingStep};
 
-/// A network at work on one latent: a U-Net, a transformer.
+/// A network that predicts the clean latent of a noisy one, by a U-Net or a transformer.
 ///
-/// Latents are those of samplers: the clean one plus `sigma` times noise.
+/// Latents follow the samplers' convention: the clean one plus `sigma` times noise.
 pub trait Denoiser {
     /// An encoded prompt.
     type Prompt: Sync;
@@ -40,7 +40,7 @@ pub struct NetworkLevel {
 
 /// Prompts, and how much the first counts against the second.
 pub struct Guidance<'a, P> {
-    /// One, or that and the negative one.
+    /// The prompt, and optionally the negative prompt.
     pub prompts: &'a [P],
     pub scale: f64,
 }
@@ -58,7 +58,7 @@ pub struct DenoisingRun<'a, D: Denoiser> {
 /// A step that is complete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DenoisedStep {
-    /// Counted from 1.
+    /// Counts from 1.
     pub at: u32,
     /// The clean latent that the network expects below the noise.
     pub clean: Vec<f64>,

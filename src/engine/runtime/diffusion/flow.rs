@@ -23,7 +23,7 @@ enum FlowSolver {
     Euler,
 }
 
-/// The levels of a run, descending, then 0; and what the network is told at each but the last.
+/// Noise levels of a run, descending, then 0, and the network's timestep of each level but the last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowLevels {
     solver: FlowSolver,
@@ -34,11 +34,11 @@ pub struct FlowLevels {
 
 /// At level 1 nothing of the latent is left to divide by.
 const HIGHEST: f64 = 1.0 - 1e-7;
-/// The reference lowers a first level of 1 by so much.
+/// The reference lowers a first level of 1 by this amount.
 const LOWERED: f64 = 1e-6;
 const MOST_SHIFT: f64 = 100.0;
 
-/// So many even steps from noise to the clean latent, moved towards noise.
+/// This many even steps from noise to the clean latent, shifted towards noise.
 pub fn even_levels(shift: f64, steps: u32) -> Vec<f64> {
     let even = (0..=steps).map(|at| f64::from(steps - at) / f64::from(steps));
     even.map(|level| shifted(shift, level)).collect()
@@ -90,7 +90,7 @@ impl FlowSchedule {
         }
     }
 
-    /// From the `scheduler_config.json` of diffusers.
+    /// Reads the `scheduler_config.json` of diffusers.
     pub fn read(config: &Value) -> Result<Self, Flaw> {
         let class = config["_class_name"].as_str().unwrap_or_default();
         let solver = match class {

@@ -1,5 +1,5 @@
-//! The arithmetic of diffusion: which noise levels are visited, how a sampler gets from one to the next, where the noise
-//! comes from. Pure, on host numbers in f64, so that every device draws the same image; a network is a [`Denoiser`].
+//! The arithmetic of diffusion: noise schedules, samplers, and noise. Pure, on host numbers in f64, so that every
+//! device generates the same image; a network is a [`Denoiser`].
 //!
 //! Noise levels follow k-diffusion: an image `x` at level `sigma` is the clean image plus `sigma` times normal noise.
 //! `schedule` has the levels of diffusion networks, `flow` those of flow networks.

@@ -1,17 +1,17 @@
-//! Normal noise that a seed determines.
+//! Seeded normal noise.
 //!
-//! The start of an image is drawn as PyTorch's CPU generator draws it, so that a seed starts from the same noise as in
-//! the programs people know. Later noise comes from a counter (Philox), so that it depends on the seed, the number of
-//! the draw and the place alone.
+//! The initial noise of an image is that of PyTorch's CPU generator, so that a seed gives the same noise as in other
+//! programs. Later noise comes from a counter-based generator (Philox), so that it depends only on the seed, the number
+//! of the draw and the position.
 
 use std::f64::consts::TAU;
 
 /// Numbers that PyTorch fills at once.
 const BLOCK: usize = 16;
-/// PyTorch draws fewer numbers than these one by one, in another way.
+/// PyTorch generates fewer numbers than these one by one, with another algorithm.
 const LEAST_FILLED: usize = 16;
 
-/// As many normal numbers as `torch.manual_seed(seed)` and `torch.randn` give on a CPU in f32.
+/// The numbers of `torch.manual_seed(seed)` and `torch.randn` on a CPU in f32.
 pub fn start(seed: u64, count: usize) -> Vec<f32> {
     // PyTorch keeps the low half of the seed.
     let mut twister = Twister::new(seed as u32);
@@ -31,7 +31,7 @@ pub fn start(seed: u64, count: usize) -> Vec<f32> {
     values
 }
 
-/// The noise of one latent of a series: a series is one stream of numbers, as other programs draw a batch.
+/// The noise of one latent of a batch: a batch is one stream of numbers, as in other programs.
 pub fn of_series(seed: u64, index: u32, count: usize) -> Vec<f64> {
     let index = index as usize;
     let stream = start(seed, count * (index + 1));
@@ -39,7 +39,7 @@ pub fn of_series(seed: u64, index: u32, count: usize) -> Vec<f64> {
     own.map(f64::from).collect()
 }
 
-/// Numbers that were drawn for one channel after the other, with the channels of each place together.
+/// Converts channels-first numbers to channels-last.
 pub fn channels_last(numbers: &[f64], channels: usize) -> Vec<f64> {
     let area = numbers.len() / channels.max(1);
     let places = (0..area).flat_map(|place| (0..channels).map(move |it| it * area + place));
@@ -56,7 +56,7 @@ fn to_normal(block: &mut [f32]) {
     }
 }
 
-/// Pairs of 53-bit numbers; the second of a pair is kept for the next draw.
+/// Box-Muller with pairs of 53-bit numbers; the second result of a pair is kept for the next draw.
 fn few(twister: &mut Twister, count: usize) -> Vec<f32> {
     let pairs = std::iter::repeat_with(|| {
         let first = twister.uniform_long();
@@ -68,7 +68,7 @@ fn few(twister: &mut Twister, count: usize) -> Vec<f32> {
     pairs.flatten().take(count).collect()
 }
 
-/// The normal numbers of a later draw from place `first` on: as PyTorch's CUDA generator gives them at its `draw`-th call.
+/// Normal numbers from position `first` on, equal to those of PyTorch's CUDA generator at its `draw`-th call.
 pub fn counted(seed: u64, draw: u32, first: u32, count: usize) -> Vec<f64> {
     let key = [seed as u32, (seed >> 32) as u32];
     let places = (0..count as u32).map(|place| first.wrapping_add(place));
@@ -170,7 +170,7 @@ impl Twister {
 mod tests {
     use super::philox;
 
-    /// Known answers of the paper's library.
+    /// Known-answer tests of the paper's library.
     #[test]
     fn philox_gives_the_published_words() {
         let zeros = [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8];

@@ -1,8 +1,8 @@
-//! From the output of a network to the image that it expects below the noise.
+//! Converts the output of a network to its prediction of the clean image.
 
 use super::{NetworkLevel, NoiseTable};
 
-/// What a network predicts.
+/// The quantity that a network predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
     /// The noise.
@@ -30,8 +30,8 @@ impl Prediction {
     }
 }
 
-/// The start of a run: `latent` (zeros for a new image) under noise of level `sigma`. From the table's highest level on
-/// the noise takes the variance that networks were trained with.
+/// The initial latent of a run: `latent` (zeros for a new image) with noise of level `sigma`. From the table's highest
+/// level on the noise has the variance used in training.
 pub fn noised(latent: &[f64], noise: &[f64], sigma: f64, highest: f64) -> Vec<f64> {
     let is_highest = sigma >= highest * (1.0 - 1e-5);
     let scale = match is_highest {

@@ -1,4 +1,4 @@
-//! Noise levels: those a network was trained on, and those a run visits.
+//! Noise schedules: the training levels of a network, and the levels of a run.
 
 use std::f64::consts::PI;
 
@@ -27,10 +27,10 @@ pub enum BetaSpacing {
 /// How a run spaces its noise levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Schedule {
-    /// Even training steps.
+    /// Evenly spaced training steps.
     #[default]
     Normal,
-    /// Even training steps, without the last.
+    /// Evenly spaced training steps, without the last.
     SgmUniform,
     /// Entries of the table at even places.
     Simple,
@@ -38,11 +38,11 @@ pub enum Schedule {
     DdimUniform,
     /// Karras et al., rho 7.
     Karras,
-    /// Even in the logarithm.
+    /// Evenly spaced in the logarithm.
     Exponential,
     /// Quantiles of the beta distribution with 0.6 and 0.6.
     Beta,
-    /// Even in the arc tangent.
+    /// Evenly spaced in the arc tangent.
     KlOptimal,
     /// Linear up to 0.025, then quadratic.
     LinearQuadratic,
@@ -83,8 +83,8 @@ impl Schedule {
         SCHEDULES.iter().map(|entry| entry.0)
     }
 
-    /// The levels of a run of at least one step, descending, then 0. Beta may have fewer than asked for, because
-    /// repeated ones are dropped; DDIM's may have more.
+    /// The levels of a run of at least one step, descending, then 0. Beta may return fewer levels than `steps`, because
+    /// repeated ones are dropped; DDIM may return more.
     pub fn sigmas(self, table: &NoiseTable, steps: usize) -> Vec<f64> {
         let steps = steps.max(1);
         let (low, high) = (table.lowest(), table.highest());
@@ -131,7 +131,7 @@ impl Schedule {
     }
 }
 
-/// So many even values from `from` to `to`.
+/// `count` evenly spaced values from `from` to `to`.
 fn line(from: f64, to: f64, count: usize) -> impl Iterator<Item = f64> {
     let gaps = (count - 1).max(1) as f64;
     (0..count).map(move |at| from + (to - from) * at as f64 / gaps)
@@ -194,7 +194,7 @@ impl NoiseTable {
         Self::of_alphas(betas.alphas())
     }
 
-    /// Shifted so that the last step is all noise.
+    /// Rescales the levels so that the last step has zero signal (zero terminal SNR).
     pub fn zero_terminal(betas: Betas) -> Self {
         let roots: Vec<f64> = betas.alphas().into_iter().map(f64::sqrt).collect();
         let (first, last) = (roots[0], roots[roots.len() - 1]);
@@ -225,7 +225,7 @@ impl NoiseTable {
         self.sigmas[self.sigmas.len() - 1]
     }
 
-    /// The training step whose level is nearest, in the logarithm.
+    /// The training step with the nearest level, in the logarithm.
     pub fn timestep(&self, sigma: f64) -> usize {
         let above = self.sigmas.partition_point(|known| *known < sigma);
         let last = self.sigmas.len() - 1;
@@ -247,10 +247,10 @@ impl NoiseTable {
     }
 }
 
-/// The value below which a share of the beta distribution with 0.6 and 0.6 lies.
+/// The quantile of the beta distribution with 0.6 and 0.6.
 ///
-/// With `x = sin²(angle)` the density becomes `2 (sin cos)^0.2` without poles, which is integrated by Simpson's rule; the
-/// distribution is symmetric, so only its lower half is searched.
+/// With `x = sin²(angle)` the density becomes `2 (sin cos)^0.2` without poles, which is integrated by Simpson's rule;
+/// the distribution is symmetric, so only its lower half is searched.
 fn beta_quantile(share: f64) -> f64 {
     if share > 0.5 {
         return 1.0 - beta_quantile(1.0 - share);

@@ -6,7 +6,7 @@ use super::{
     Schedule, noised,
 };
 
-/// What the references make of the same; see `tests/fixtures/make/diffusion.py`.
+/// Results of the reference implementations; see `tests/fixtures/make/diffusion.py`.
 struct DiffusionGolden(Vec<u8>);
 
 impl DiffusionGolden {

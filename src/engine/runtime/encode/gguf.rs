@@ -15,7 +15,7 @@ const NONE: u64 = 0;
 const RANK: u64 = 4;
 
 impl SentenceConfig {
-    /// None where the file holds a model that writes.
+    /// `None` if the file holds a generative model.
     pub fn of_gguf(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<Option<Self>, Flaw> {
         let architecture = metadata.text("general.architecture").unwrap_or_default();
         let key = format!("{architecture}.pooling_type");

@@ -178,7 +178,7 @@ fn matrix(name: &str, rows: &[Vec<f32>]) -> ConvertedTensor {
     }
 }
 
-/// The weights of a product beside the network.
+/// The weights of the dense layer next to the network.
 fn dense_rows(folder: &Path) -> Vec<Vec<f32>> {
     let checkpoint = Checkpoint::open_tensors(&folder.join("model.safetensors")).unwrap();
     let header = checkpoint.tensor("linear.weight").unwrap();
@@ -323,7 +323,7 @@ fn scores_of_gguf_files_are_those_of_the_reference() {
         let told = refusal(values, tensors);
         assert!(told.contains(expected), "{told}");
     }
-    // Not pooled: a model that writes.
+    // Pooling type 0: a generative model.
     let plain = vec![unsigned("qwen3.pooling_type", 0)];
     convert_with(&checkpoint, &path, (plain, Vec::new()), GgmlDType::F32);
     assert!(

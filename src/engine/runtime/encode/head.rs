@@ -1,4 +1,4 @@
-//! What becomes of hidden states: products after the pooling, and the score that is a decoder's next token.
+//! The last stages of encoding: dense layers after the pooling, and scores from a decoder's logits.
 
 use candle_core::{Device, Result, Tensor};
 

@@ -56,7 +56,7 @@ pub fn open(checkpoint: &Checkpoint, path: &Path) -> Result<Option<Encoding>, Ch
     }))
 }
 
-/// The same of a GGUF file, whose metadata say how hidden states are pooled.
+/// The same for a GGUF file, whose metadata state the pooling.
 fn open_gguf(
     checkpoint: &Checkpoint,
     metadata: &GgufMetadata,
@@ -93,7 +93,7 @@ impl NetworkSpec {
             Self::Encoder(spec) if spec.task == Task::Score => return None,
             Self::Decoder(_) if sentence.answers.is_some() => return None,
             Self::Encoder(_) => false,
-            // The card of Qwen3-Embedding: vectors of any length from 32.
+            // According to the model card of Qwen3-Embedding: vectors of any length from 32.
             Self::Decoder(spec) => spec.family == Family::Qwen3,
         };
         let last = sentence.dense.last().map(|dense| dense.outputs);
@@ -201,8 +201,8 @@ impl Encoding {
     }
 }
 
-/// What an encoding network takes: its weights, and activations of the largest step, which has so many tokens unless
-/// one text is longer.
+/// Memory of an encoder: weights, and activations of the largest step, which has this many tokens unless a single text
+/// is longer.
 pub fn encoder_footprint(
     encoding: &Encoding,
     checkpoint: &Checkpoint,

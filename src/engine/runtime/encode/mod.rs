@@ -1,11 +1,11 @@
-//! Models that read and do not write: what they are for, and how the inference thread runs them.
+//! Encoders: models that return embeddings or scores, and their execution on the inference thread.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `sentence` | pooling and length as the files of sentence-transformers state them |
 //! | `gguf` | the same as the metadata of a GGUF file states it |
-//! | `load` | files to a network that encodes |
-//! | `head` | what becomes of hidden states: products after the pooling, scores by the next token |
+//! | `load` | loads an encoder from its files |
+//! | `head` | dense layers after the pooling, scores from logits |
 
 mod gguf;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use crate::networks::encoder::{Encoder, EncoderInput, EncoderPass, Pooling, Task
 use crate::networks::text::{Decoder, LastStatesPass, StateRows};
 use head::{Dense, TokenScore};
 
-/// What a model is for.
+/// The task of an encoder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// Writing text.
@@ -40,7 +40,7 @@ pub enum Purpose {
 /// How a query and a document become one sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pairing {
-    /// As the tokenizer joins two texts.
+    /// Pairs are joined by the tokenizer's template.
     Tokenizer,
     Template(PairTemplate),
 }
@@ -77,7 +77,7 @@ pub struct Vectors {
     pub shorter: Shorter,
 }
 
-/// To how many numbers a vector may be cut: models are trained for it (Matryoshka), or their vectors lose their
+/// Lengths to which a vector may be truncated: models are trained for it (Matryoshka), or truncated vectors lose their
 /// meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shorter {
@@ -102,7 +102,7 @@ pub trait Encode: Send {
     /// Begins with these sequences, in place of earlier ones.
     fn begin(&mut self, batch: &[EncoderInput]) -> Result<()>;
 
-    /// One layer further. After the last one, for each sequence a vector, or one score.
+    /// Runs one more layer. After the last one, returns a vector or a score per sequence.
     fn advance(&mut self) -> Result<Option<Vec<Vec<f32>>>>;
 }
 
@@ -115,7 +115,7 @@ struct Bidirectional {
     pass: Option<EncoderPass>,
 }
 
-/// A decoder whose pooled hidden states are the vector.
+/// A decoder whose pooled hidden states are the embedding.
 struct DecoderStates {
     decoder: Decoder,
     pooling: Pooling,
@@ -124,7 +124,7 @@ struct DecoderStates {
     pass: Option<DecoderPass>,
 }
 
-/// A decoder whose next token is the score.
+/// A decoder whose next-token logits are the score.
 struct NextToken {
     decoder: Decoder,
     score: TokenScore,

@@ -1,7 +1,7 @@
-//! What sentence-transformers keeps beside a checkpoint: `modules.json` says which steps follow the network,
-//! `1_Pooling/config.json` how hidden states are pooled, `2_Dense/config.json` which products follow,
-//! `1_LogitScore/config.json` which tokens of a decoder score, `sentence_bert_config.json` how long a text may be,
-//! `config_sentence_transformers.json` which instruction stands before a query and a document.
+//! Files of sentence-transformers in a model's folder: `modules.json` lists the steps after the network,
+//! `1_Pooling/config.json` has the pooling, `2_Dense/config.json` a dense layer, `1_LogitScore/config.json` the tokens
+//! whose logits are scores, `sentence_bert_config.json` the longest text, `config_sentence_transformers.json` the
+//! instructions for queries and documents.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::networks::weights::{CheckpointError, Flaw};
 /// The steps after the network.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentenceConfig {
-    /// None where the folder has no such files: it holds a plain network.
+    /// `None` if the folder has no such files: it holds a plain network.
     pub pooling: Option<Pooling>,
     /// Products after the pooling, in order.
     pub dense: Vec<DenseModule>,
-    /// Of a decoder that scores.
+    /// The answer tokens of a decoder that scores pairs.
     pub answers: Option<AnswerRows>,
     pub template: PairTemplate,
     pub normalizes: bool,
@@ -36,12 +36,12 @@ pub struct DenseModule {
     pub activation: DenseActivation,
 }
 
-/// Where the weights of a product are.
+/// The location of a dense layer's weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DenseWeights {
-    /// In a file of this folder.
+    /// A file in this folder.
     Folder(PathBuf),
-    /// In the file of the network, under this name.
+    /// A tensor of this name in the network's file.
     Tensor(&'static str),
 }
 
@@ -51,7 +51,7 @@ pub enum DenseActivation {
     Tanh,
 }
 
-/// The rows whose products with the last hidden state are the logits of the answers.
+/// The rows of the output matrix that give the logits of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerRows {
     /// Rows of the output layer of the language model.
@@ -60,7 +60,7 @@ pub enum AnswerRows {
     Tensor(&'static str),
 }
 
-/// Whether a document fits a query is what a decoder would say next.
+/// The answer tokens of a reranking decoder, which states whether a document fits a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answers {
     pub yes: u32,
@@ -155,7 +155,7 @@ impl SentenceConfig {
     }
 }
 
-/// The folder of a module, and what its file says.
+/// The folder of a module, and its parsed `config.json`.
 fn module_config(
     folder: &Path,
     module: &Value,
@@ -259,7 +259,7 @@ fn mode(config: &Value) -> Result<Pooling, Flaw> {
     }
 }
 
-/// None where there is no such file.
+/// `None` if the file does not exist.
 fn read_json(path: &Path) -> Result<Option<Value>, CheckpointError> {
     let size = match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),

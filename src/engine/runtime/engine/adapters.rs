@@ -16,7 +16,7 @@ pub struct ResidentAdapters {
 
 #[derive(Clone)]
 struct ResidentAdapter {
-    /// Of the adapter with its model: what jobs name.
+    /// The name with which jobs select the adapter and its model.
     name: Arc<str>,
     id: AdapterId,
     weights: Arc<DecoderAdapter>,
@@ -47,7 +47,7 @@ impl ResidentAdapters {
         running.map(|(id, _)| *id).collect()
     }
 
-    /// Notes the adapter of a sequence, by what its job names; none of a job for the model itself.
+    /// Records the adapter of a sequence by the job's model name; `None` for a job of the base model.
     pub fn begin(&mut self, sequence: SequenceId, name: &str) -> Option<AdapterId> {
         let mut loaded = self.loaded.iter();
         let adapter = loaded.find(|adapter| &*adapter.name == name)?;

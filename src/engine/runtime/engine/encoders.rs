@@ -1,6 +1,5 @@
-//! Models that read and do not write, and the batches that wait for them. Their passes are short, so that a text that is
-//! written beside them goes on: all encoders together are one queue beside each model that writes, and share the thread by
-//! measured time.
+//! Encoders and their waiting batches. Their passes are short, so that text generation continues: all encoders together
+//! are one queue next to the queues of the generative models, and share the thread by measured time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,10 +12,10 @@ use crate::runtime::{EncoderInput, Failure};
 
 /// A pass takes no longer, unless one layer of one sequence does: a client that reads a text waits meanwhile.
 const LONGEST_PASS: Duration = Duration::from_millis(50);
-/// What a layer may take for the sequences that are encoded at once: a pass ends between two layers.
+/// Time limit of a layer for all sequences encoded at once: a pass ends between two layers.
 const LONGEST_LAYER: Duration = Duration::from_millis(20);
 
-/// Tokens that go through a layer at once before anything was measured.
+/// Tokens per layer before the first measurement.
 const FIRST_TOKENS: f64 = 64.0;
 
 #[derive(Default)]
@@ -81,7 +80,7 @@ impl Encoders {
         self.waiting.push_back(batch);
     }
 
-    /// Drops batches whose callers have gone.
+    /// Drops batches whose callers have stopped waiting.
     pub fn retire_abandoned(&mut self) {
         self.waiting.retain(|batch| !batch.reply.is_closed());
         if self
@@ -100,7 +99,7 @@ impl Encoders {
         }
     }
 
-    /// As many layers as a pass has time for.
+    /// Runs as many layers as a pass has time for.
     pub fn pass(&mut self, not_loaded: impl Fn(&str) -> Failure) {
         let began = Instant::now();
         loop {
@@ -116,7 +115,7 @@ impl Encoders {
         self.served += began.elapsed();
     }
 
-    /// One layer of the next sequences. False where there are none.
+    /// Runs one layer of the next sequences. Returns false if none wait.
     fn advance(&mut self, not_loaded: &impl Fn(&str) -> Failure) -> bool {
         if self.active.is_none() {
             self.active = self.waiting.pop_front().map(ActiveBatch::from);
@@ -137,7 +136,7 @@ impl Encoders {
         true
     }
 
-    /// Answers the caller of the batch, who may have gone.
+    /// Sends the reply to the caller of the batch, who may have stopped waiting.
     fn finish(&mut self, ended: Result<(), Failure>) {
         if let Some(active) = self.active.take() {
             let _ = active.batch.reply.send(ended.map(|()| active.encoded));
@@ -272,7 +271,7 @@ mod tests {
             pass(&mut encoders);
             passes += 1;
         }
-        // Of 240 ms of work.
+        // The batch needs 240 ms.
         assert!(passes >= 3, "{passes} passes");
         assert!(encoders.queue().served >= Duration::from_millis(7240));
         let expected: Vec<Vec<f32>> = (0..30).map(|first| vec![first as f32]).collect();

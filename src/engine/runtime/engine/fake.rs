@@ -1,5 +1,5 @@
-//! A network without weights. It reads its past from pages as a real one does, so that a page shared or reused
-//! wrongly changes what it says, and its next token is a rule that a test can know.
+//! A network without weights. It reads its context from pages like a real one, so that a wrongly shared or reused page
+//! changes its output, and its next token follows a rule that a test can predict.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -16,17 +16,17 @@ use crate::runtime::text::{
 use crate::runtime::{CheckpointSummary, ModelInfo, Purpose, Sampling};
 use muster_kernels::PAGE_TOKENS;
 
-/// One token per byte, and the end.
+/// One token per byte, and the end-of-text token.
 pub const VOCABULARY: usize = 257;
 pub const END: u32 = 256;
 pub const CONTEXT: usize = 4096;
-/// After so many tokens [`Rule::Echoes`] repeats itself.
+/// [`Rule::Echoes`] repeats itself after this many tokens.
 const ECHO: usize = 23;
 
-/// Rows whose logits are passed on together.
+/// Rows whose logits are returned together.
 const SCORED_ROWS: usize = 5;
 
-/// What comes after a history.
+/// The rule for the next token.
 #[derive(Debug, Clone)]
 pub enum Rule {
     /// After `>` this text, byte by byte, then the end.
@@ -39,7 +39,7 @@ pub enum Rule {
     Stutters,
     /// Repeats its last [`ECHO`] tokens, but for a letter now and then.
     Echoes,
-    /// As `Rambles`, but whoever has an `X` gets logits that are not numbers.
+    /// Like `Rambles`, but a sequence with an `X` gets logits of NaN.
     ChokesOnX,
     /// The device fails.
     Breaks,
@@ -70,7 +70,7 @@ impl Fake {
         }
     }
 
-    /// A fake whose steps are let through one by one.
+    /// A fake whose steps wait for a signal each.
     pub fn gated(rule: Rule) -> (Self, mpsc::Sender<()>) {
         let (open, gate) = mpsc::channel();
         let fake = Self {

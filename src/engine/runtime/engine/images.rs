@@ -1,5 +1,5 @@
-//! Images on their way through a model's tower, one block of it in each step, so that texts go on meanwhile; and what the
-//! tower said of those whose tokens are still to be computed.
+//! Images in the vision tower, one block per step, so that text generation continues; and the features of images whose
+//! tokens are not computed yet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct FailedPass {
 }
 
 impl Images {
-    /// One block further with the image that the oldest sequence needs next. Forgets images that no prompt needs.
+    /// Runs one block for the image that the oldest sequence needs next. Drops images that no prompt needs.
     pub fn advance(
         &mut self,
         model: &dyn Model,
@@ -75,8 +75,8 @@ impl Images {
         *self = Self::default();
     }
 
-    /// How far a prompt is read when these tokens of it are next: up to an image that is missing, and not into the middle of
-    /// one whose tokens see each other. Such an image may be longer than a step would be.
+    /// The end of the prefill when these tokens are next: before an image without features, and not inside an image
+    /// with bidirectional attention, which may be longer than a prefill chunk.
     pub fn readable(&self, images: &PromptImages, tokens: Range<usize>) -> usize {
         let missing = images.iter().find(|image| {
             image.tokens.end > tokens.start && !self.features.contains_key(&image.image.digest())
@@ -92,7 +92,7 @@ impl Images {
         }
     }
 
-    /// Gives the batch's tokens from `first` on, which are those of a row, what the tower said of them.
+    /// Adds the image features of a row, whose tokens start at `first` in the batch.
     pub fn add_rows(
         &self,
         batch: &mut Batch,

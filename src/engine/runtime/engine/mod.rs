@@ -1,4 +1,4 @@
-//! The inference thread. It owns the device and everything on it; nothing else touches a tensor.
+//! The inference thread, the only owner of the device and its tensors.
 
 mod adapters;
 mod encoders;
@@ -22,7 +22,7 @@ use encoders::Encoders;
 use muster_process::memory;
 use resident::Resident;
 
-/// What others may ask of the thread.
+/// Commands to the thread.
 pub enum Command {
     Run(Box<Job>),
     /// Encode these sequences, in passes between the steps of texts.
@@ -44,21 +44,21 @@ pub enum Command {
         name: String,
         reply: oneshot::Sender<Result<(), Failure>>,
     },
-    /// Start no further step until told to resume; what runs keeps its place.
+    /// Starts no step until `Resume`; running jobs keep their state.
     Pause(oneshot::Sender<()>),
     Resume(oneshot::Sender<()>),
-    /// Somebody stopped listening: look around, even when parked.
+    /// A caller dropped its stream: wakes a parked thread to retire the job.
     Wake,
 }
 
-/// Sequences that a model encodes, and who waits for them.
+/// Sequences for an encoder, and the channel for the reply.
 pub struct EncodeBatch {
     pub model: String,
     pub sequences: Vec<EncoderInput>,
     pub reply: oneshot::Sender<Result<Vec<Vec<f32>>, Failure>>,
 }
 
-/// Told how many bytes of a model are loaded, and how many there are.
+/// Called with the loaded and total bytes of a model.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
 /// Brings a model to the device. Lives on the inference thread.
@@ -286,7 +286,7 @@ impl DeviceLoop for Engine {
         self.shared.board.is_paused()
     }
 
-    /// Of the models that write, and last the one of all encoders.
+    /// The queues of the generative models, then the one of all encoders.
     fn queues(&self) -> Vec<Queue> {
         let texts = self.residents.iter().map(Resident::queue);
         texts.chain([self.encoders.queue()]).collect()

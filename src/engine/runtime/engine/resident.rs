@@ -38,23 +38,23 @@ pub struct Resident {
     adapters: ResidentAdapters,
     images: Images,
     served: Duration,
-    // Kept from step to step for their memory.
+    // Reused in each step to avoid allocations.
     batch: Batch,
     scored: ScoredRows,
-    /// One for each thread that draws.
+    /// One per sampling thread.
     scratches: Vec<Scratch>,
 }
 
-/// A sequence that is to draw, and what it drew.
+/// A sequence that samples in this step, and its result.
 struct Draw<'r, 'a> {
     row: &'r Row,
     sequence: &'a mut Sequence,
-    /// Rows of the newest token and of those proposed after it.
+    /// Rows of the newest token and of the draft tokens after it.
     logits: Vec<&'a mut [f32]>,
     advance: SequenceAdvance,
 }
 
-/// Rows of a step whose logits tell log probabilities of tokens of prompts.
+/// Rows of a step whose logits give log probabilities of prompt tokens.
 #[derive(Debug, Default)]
 struct ScoredRows {
     rows: Vec<u32>,
@@ -83,8 +83,8 @@ impl ScoredRows {
         self.targets.clear();
     }
 
-    /// Adds what a sequence wants of a row of the step, whose first token is the batch's token `first`. `tokens` are all
-    /// of the sequence's.
+    /// Adds the log probabilities that a sequence requests from a row of the step, whose first token is the batch's
+    /// token `first`. `tokens` are all tokens of the sequence.
     fn add(&mut self, first: usize, row: &Row, sequence: &Sequence, tokens: &[u32]) {
         let followed = row.tokens.start + 1..row.tokens.end + 1;
         let Some((wanted, alternatives)) = sequence.unscored(&followed) else {
@@ -229,7 +229,7 @@ impl Resident {
         self.sequences.insert(id, sequence);
     }
 
-    /// Frees what belongs to sequences nobody listens to any more.
+    /// Frees sequences whose callers have stopped listening.
     pub fn retire_abandoned(&mut self) {
         let abandoned = self
             .sequences
@@ -249,7 +249,7 @@ impl Resident {
         }
     }
 
-    /// One step of everything that runs here. `others` is the sum of the other models' generating steps.
+    /// Runs a step of all sequences of this model. `others` is the sum of the other models' decode steps.
     pub fn step(&mut self, others: Duration) {
         let began = Instant::now();
         let mut rows = self.scheduler.plan();
@@ -310,8 +310,8 @@ impl Resident {
         self.record(&rows, plain, began.elapsed().saturating_sub(masks));
     }
 
-    /// Computes the masks of rows that draw under a grammar, the cheapest first, within a budget for all of them. A row whose
-    /// mask is not there sits out the step. How long that took.
+    /// Computes grammar masks of rows that sample, the cheapest first, within a shared time budget. A row without its
+    /// mask skips the step. Returns the elapsed time.
     fn masks(&mut self, rows: &mut Vec<Row>) -> Duration {
         let began = Instant::now();
         let mut sequences: BTreeMap<_, _> = self.sequences.iter_mut().collect();
@@ -338,7 +338,7 @@ impl Resident {
             for (at, guide) in share.iter_mut().enumerate() {
                 let in_time = at == 0 || Instant::now() < until;
                 match in_time || guide.is_ready() {
-                    // A dead end is told where the sequence draws.
+                    // A dead end is reported when the sequence samples.
                     true => drop(guide.mask().is_ok()),
                     false => guide.skip_step(),
                 }
@@ -369,7 +369,7 @@ impl Resident {
         }
     }
 
-    /// One block of a tower further, for images that prompts wait for. How long that took.
+    /// Runs one block of the vision tower for images that prompts wait for. Returns the elapsed time.
     fn advance_images(&mut self) -> Duration {
         let began = Instant::now();
         let advanced = self
@@ -504,7 +504,7 @@ impl Resident {
         }
     }
 
-    /// Takes in what a sequence drew.
+    /// Applies a sequence's sampled tokens.
     fn take(&mut self, row: &Row, advance: SequenceAdvance) {
         let Some(sequence) = self.sequences.get_mut(&row.id) else {
             return;
@@ -545,7 +545,7 @@ impl Resident {
     }
 }
 
-/// Sequences draw independently of each other, so that the threads share them evenly.
+/// Sequences sample independently, so the threads share them evenly.
 fn draw_on_all_threads(
     draws: &mut [Draw],
     scratches: &mut [Scratch],

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::runtime::text::JsonTypes;
 
-/// Keywords of a schema beside its properties that say nothing about which arguments there are.
+/// Keywords of a schema besides its properties that do not affect the set of arguments.
 const SILENT: [&str; 12] = [
     "type",
     "properties",
@@ -24,7 +24,6 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Texts with a shorter bound are held to it, others to none.
 const LONGEST_BOUND: u64 = 1000;
 
-/// One argument.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Argument {
     pub name: String,
@@ -35,16 +34,16 @@ pub struct Argument {
 /// How its value is written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ArgumentForm {
-    /// As it stands.
+    /// Verbatim text.
     Text { least: u64, most: Option<u64> },
     /// A choice of texts, as they stand.
     OneOf(Vec<String>),
-    /// As JSON of this schema.
+    /// JSON of this schema.
     Json(Value),
 }
 
-/// None where the schema says more than a list of arguments can, or more about texts than can be held to without quotes.
-/// `is_json` where all values are written as JSON.
+/// `None` if a list of arguments cannot express the schema, or if its constraints on texts cannot be enforced without
+/// quotes. With `is_json` all values are written as JSON.
 pub fn one_by_one(parameters: &Value, strict: bool, is_json: bool) -> Option<Vec<Argument>> {
     let entries = parameters.as_object()?;
     if !entries.keys().all(|key| SILENT.contains(&key.as_str())) {
@@ -116,7 +115,7 @@ fn written(
     }
 }
 
-/// Where each of them reads as what it is.
+/// `None` if any value would be parsed as another type.
 fn one_of(values: &[Value], types: JsonTypes) -> Option<ArgumentForm> {
     let text = |value: &Value| {
         let text = match value {
@@ -131,7 +130,7 @@ fn one_of(values: &[Value], types: JsonTypes) -> Option<ArgumentForm> {
     (!texts.is_empty()).then_some(ArgumentForm::OneOf(texts))
 }
 
-/// A property on its own, with what its references lead to.
+/// A property as a standalone schema, with the definitions of its references.
 fn with_definitions(schema: &Value, root: &Map<String, Value>) -> Option<Value> {
     let mut schema = schema.clone();
     let entries = match &mut schema {

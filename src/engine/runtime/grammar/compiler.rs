@@ -21,19 +21,19 @@ use super::{Answer, Calls, Function, Grammar, Guide};
 use crate::runtime::text::{Begins, Language};
 use crate::runtime::{CacheScope, Failure, StopRules};
 
-/// Compiled grammars that are kept, and the bytes of their sources together.
+/// Limits of cached grammars, and of the bytes of their sources.
 const MOST_KEPT: usize = 32;
 const MOST_KEPT_BYTES: usize = 8 << 20;
 const COMPILE_TIME: Duration = Duration::from_secs(3);
 /// Schemas are compiled recursively.
 const COMPILE_STACK: usize = 16 << 20;
 
-/// What compiles grammars for one model, made with the first of them.
+/// Compiler of a model's grammars, created with the first of them.
 pub struct Grammars {
     language: Arc<Language>,
     vocabulary: usize,
     factory: OnceLock<Option<Arc<ParserFactory>>>,
-    /// Tokens that begin with a space, for vocabularies whose texts lose their first.
+    /// Tokens that begin with a space, for tokenizers that strip the first space of a text.
     spaced: OnceLock<Option<Arc<[u32]>>>,
     kept: Mutex<GrammarCache>,
     prover: Option<Arc<Prover>>,
@@ -93,8 +93,8 @@ impl Grammars {
         Ok(guide)
     }
 
-    /// Where the parameters of a function without `strict` cannot be compiled, its arguments are any object: the names
-    /// of functions are kept to all the same.
+    /// If the parameters of a function without `strict` cannot be compiled, its arguments may be any object, while
+    /// function names stay constrained.
     fn matcher(&self, grammar: &Grammar, scope: CacheScope) -> Result<Matcher, Failure> {
         match self.exact_matcher(grammar, scope) {
             Err(Failure::BadRequest(reason)) => match grammar.loosened() {

@@ -1,4 +1,4 @@
-//! Where one sequence is in its grammar.
+//! The grammar state of one sequence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const MOST_FORCED: usize = 32;
 
 /// A mask that takes longer is late, since other sequences of the step may wait for it.
 const LONGEST_MASK: Duration = Duration::from_millis(20);
-/// So many late masks end the sequence.
+/// This many late masks end the sequence.
 const MOST_LATE: u32 = 3;
 
 /// The grammar of one sequence, after the tokens it has.
@@ -25,7 +25,7 @@ pub struct Guide {
     late_masks: u32,
     /// Why there is no mask, now or ever.
     dead_end: Option<DeadEnd>,
-    /// What its masks take, the latest counting half.
+    /// Moving average of the time per mask, where the latest counts half.
     cost: Duration,
     /// Steps that went on without it since its last mask.
     skipped_steps: u32,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Guide {
 }
 
 impl Guide {
-    /// `ends` are all tokens that end the text, `not_first` those that may not begin it.
+    /// `ends` are the end-of-text tokens, `not_first` the tokens that must not begin the text.
     pub fn new(matcher: Matcher, ends: Vec<u32>, not_first: Option<Arc<[u32]>>) -> Self {
         Self {
             matcher,
@@ -89,7 +89,7 @@ impl Guide {
         self.cost / (1 + self.skipped_steps)
     }
 
-    /// A step goes on without the sequence.
+    /// Counts a step that runs without the sequence.
     pub fn skip_step(&mut self) {
         self.skipped_steps += 1;
     }
@@ -128,7 +128,7 @@ impl Guide {
         Ok(())
     }
 
-    /// Goes on after a token that the mask allowed, or that another worker drew.
+    /// Advances by a token that the mask allowed, or that another worker sampled.
     pub fn take(&mut self, id: u32) -> Result<(), DeadEnd> {
         if self.ends.contains(&id) {
             return Ok(());
@@ -143,7 +143,7 @@ impl Guide {
         Ok(())
     }
 
-    /// Takes the tokens that must follow, whatever the model says.
+    /// Advances by the tokens that the grammar forces.
     pub fn take_forced(&mut self) -> Result<Vec<u32>, DeadEnd> {
         if self.is_finished() {
             return Ok(Vec::new());
@@ -159,7 +159,7 @@ impl Guide {
         Ok(forced)
     }
 
-    /// Nothing can follow.
+    /// Whether the text is complete: no token can follow.
     pub fn is_finished(&self) -> bool {
         self.matcher.is_stopped() && self.matcher.stop_reason().is_ok()
     }
@@ -182,7 +182,7 @@ impl Guide {
     }
 }
 
-/// What went wrong, without the state of the parser that follows it.
+/// The error message without the following dump of the parser's state.
 pub fn first_line(message: &str) -> String {
     let line = match message.lines().next().unwrap_or_default() {
         "NoExtensionBias" | "NoExtension" => "no text satisfies it",

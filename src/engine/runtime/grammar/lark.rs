@@ -1,4 +1,4 @@
-//! From a [`Grammar`] to what llguidance compiles: one main grammar in Lark, and a named grammar for each schema.
+//! Converts a [`Grammar`] to llguidance: a main grammar in Lark, and a named grammar per schema.
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use llguidance::regex_to_lark;
@@ -56,12 +56,12 @@ pub fn top_level(grammar: &Grammar) -> Result<TopLevelGrammar, SchemaRefusal> {
 struct Main {
     rules: Vec<String>,
     others: Vec<GrammarWithLexer>,
-    /// What free text must not be besides: a thought, which has a rule of its own.
+    /// Excludes thoughts from free text, since they have their own rule.
     is_no_thought: &'static str,
 }
 
 impl Main {
-    /// What stands before the body in `start`.
+    /// The part of `start` before the body.
     fn thought(&mut self, thought: Thought) -> &'static str {
         let opening = match thought {
             Thought::None => return "",
@@ -127,8 +127,8 @@ impl Main {
         }
     }
 
-    /// A call whose arguments stand one by one, for models that write them so. None where the form cannot hold all that
-    /// the schema demands: then they are an object in JSON.
+    /// A call in the model's native format with separate arguments. `None` if the format cannot express the schema: the
+    /// arguments are then a JSON object.
     fn in_own_form(
         &mut self,
         markup: ToolMarkup,
@@ -199,7 +199,7 @@ impl Main {
             };
             call.push_str(&argument);
         }
-        // Without a tag of its own the call ends with what closes it in any form.
+        // Formats without an end tag end a call with the common closing tag.
         match tags.end == END_TAG {
             true => call,
             false => format!("{call} {}", literal(tags.end)),
@@ -340,7 +340,7 @@ impl Main {
     }
 }
 
-/// What stands before the arguments of a call and behind them.
+/// The text before and after the arguments of a call.
 fn around_arguments(markup: ToolMarkup, name: &str) -> (String, String) {
     let object = |key: &str| {
         let opening = format!("{{\"name\": {}, \"{key}\": ", json!(name));
@@ -366,7 +366,7 @@ fn around_arguments(markup: ToolMarkup, name: &str) -> (String, String) {
     }
 }
 
-/// None for what needs no grammar of its own.
+/// `None` for an answer that needs no grammar.
 fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, SchemaRefusal> {
     let lark = |source: String| GrammarWithLexer {
         name: Some(name.to_owned()),
@@ -395,8 +395,8 @@ fn sub_grammar(name: &str, answer: &Answer) -> Result<Option<GrammarWithLexer>, 
     }))
 }
 
-/// A Lark grammar whose schemas are checked and have their bounds drawn in. A schema stands after its keyword; where JSON
-/// follows the same letters in a pattern or a comment, it is held to the same rules.
+/// Checks the schemas in a Lark grammar and tightens their bounds. A schema follows its keyword; JSON after the same
+/// letters in a pattern or a comment is checked alike.
 fn with_checked_schemas(source: &str) -> Result<String, SchemaRefusal> {
     let mut checked = String::with_capacity(source.len());
     let mut rest = source;
@@ -482,8 +482,8 @@ fn parameters_of(index: usize, function: &Function) -> Result<Value, SchemaRefus
     Ok(parameters)
 }
 
-/// JSON is written in one style, as `json.dumps` writes it: white space that a model may add without end is no
-/// content, and what the schema leaves no choice about needs no forward pass.
+/// JSON is restricted to the style of `json.dumps`: models could add white space without end, and text that the schema
+/// determines needs no forward pass.
 fn json_grammar(name: String, mut schema: Value, strict: bool) -> GrammarWithLexer {
     let style = json!({
         "whitespace_flexible": false,

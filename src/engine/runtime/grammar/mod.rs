@@ -1,18 +1,18 @@
-//! Structured output: which tokens a request's grammar allows next.
+//! Structured output: the tokens that a request's grammar allows next.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
 //! | `arguments` | the arguments of a function one by one, for markups that write them so |
 //! | `vocabulary` | a model's tokens as llguidance walks them |
 //! | `prover` | a process that tries a source before this one compiles it |
-//! | `slots` | who may compile next |
+//! | `slots` | the queue of compilations |
 //! | `compiler` | compilation with limits, and the cache of compiled grammars of one model |
-//! | `guide` | the state of one sequence: mask, token taken, tokens forced |
+//! | `guide` | the state of one sequence: mask, accepted token, forced tokens |
 //!
 //! A grammar is compiled where requests are prepared, never on the inference thread. The compiled grammar is kept and
 //! copied for each sequence, so that sequences share nothing and their masks are computed side by side. The state is a
-//! function of the tokens alone: another worker that replays them goes on in the same state.
+//! function of the tokens alone: another worker that replays them reaches the same state.
 
 mod arguments;
 mod compiler;
@@ -34,7 +34,7 @@ pub use compiler::Grammars;
 pub use guide::{DeadEnd, Guide};
 pub use prover::{Prover, ProverProgram, serve as serve_prover};
 
-/// What the text of a request must match from its first character to its last.
+/// The constraint on the complete text of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grammar {
     pub thought: Thought,
@@ -63,7 +63,7 @@ pub enum Answer {
     Text,
     JsonObject,
     JsonSchema(Value),
-    /// In the syntax of the crate `regex`; matches the whole text.
+    /// A pattern of the crate `regex` for the whole text.
     Regex(String),
     Choice(Vec<String>),
     /// Lark with the extensions of llguidance.
@@ -102,7 +102,7 @@ impl Grammar {
         (looser != *self).then_some(looser)
     }
 
-    /// For an answer alone.
+    /// Constrains an answer without thoughts or calls.
     pub fn answer(answer: Answer) -> Self {
         Self {
             thought: Thought::None,

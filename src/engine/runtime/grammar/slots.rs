@@ -1,4 +1,4 @@
-//! Who may compile next: few grammars at a time, one of each account, the shortest source first.
+//! The queue of compilations: few at once, one per account, the shortest source first.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl CompileSlots {
             if left.is_zero() {
                 state.leave(id);
                 slots.changed.notify_all();
-                // The client may retry: another engine may have room, and this one soon.
+                // The client may retry: this engine or another may have a free slot soon.
                 return Err(Failure::Busy {
                     running: MOST_COMPILING,
                     waiting: 0,

@@ -14,7 +14,7 @@ use crate::runtime::{CacheScope, Sampling, StopRules};
 
 const END: u32 = 256;
 
-/// One token for each byte, as byte-level vocabularies write them.
+/// One token per byte, spelled as in byte-level vocabularies.
 fn bytes() -> Grammars {
     let is_plain = |byte: &u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let shifted = |byte: u32| 0x100 + (0..byte).filter(|other| !is_plain(other)).count() as u32;

@@ -1,4 +1,4 @@
-//! Grammars around a network that would say anything.
+//! Tests of grammars with a network of random logits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ fn calls(markup: ToolMarkup, single: bool) -> Calls {
     }
 }
 
-/// The calls in a text, as they are told to clients.
+/// The calls parsed from a text, as clients receive them.
 fn told(markup: ToolMarkup, text: &str) -> (String, Vec<(String, String)>) {
     let markup = Markup {
         thinks: false,
@@ -305,7 +305,7 @@ async fn every_kind_of_grammar_holds_at_every_setting_in_one_batch() {
             let text = &said.text;
             assert!(said.end.is_ok(), "{kind}: {:?}", said.end);
             if said.reason() == FinishReason::Length {
-                // Only a list of calls may go on for ever.
+                // Only a list of calls may be endless.
                 assert_eq!(*kind, "calls", "{text:?}");
                 continue;
             }

@@ -7,7 +7,7 @@ use toktrie::{INVALID_TOKEN, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use crate::runtime::text::{Language, Reader};
 
-/// Longer tokens are runs of white space or dashes; the tree has no room for them.
+/// Longer tokens are runs of white space or dashes, which the token tree does not support.
 const LONGEST_TOKEN: usize = 512;
 /// Texts that a tokenizer must give back as they are before its tokens are forced on a sequence.
 const PROBES: [&str; 3] = ["name", "\": \"", ", \"first_name\": 1"];
@@ -31,8 +31,8 @@ impl TokenTree {
         Some(tree)
     }
 
-    /// The model's own tokens of a text, if they spell it: those of a tokenizer that puts a space before it do not.
-    /// A tokenizer in another process is not asked, since the inference thread would wait for it.
+    /// The text's tokens, if they spell the text exactly, which they do not if the tokenizer prepends a space. A
+    /// tokenizer in another process is not used, since the inference thread would wait for it.
     fn encode(&self, text: &str) -> Option<Vec<TokenId>> {
         let Reader::Local { tokenizer, .. } = &self.language.reader else {
             return None;

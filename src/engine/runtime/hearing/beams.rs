@@ -1,5 +1,5 @@
-//! Beam search, as the reference implementation does it with its usual patience: the likeliest texts go on side by side
-//! until as many have ended.
+//! Beam search like the reference implementation's with its default patience: the likeliest texts continue until enough
+//! of them have ended.
 
 use muster_kernels::cpu::log_sum_exp;
 
@@ -19,7 +19,7 @@ pub struct Beams {
     ended: Vec<Beam>,
 }
 
-/// A text that goes on with one more token.
+/// A text extended by one token.
 struct Continuation {
     source: usize,
     token: u32,
@@ -46,8 +46,7 @@ impl Beams {
         &self.going
     }
 
-    /// Goes on by a token, given the scores after each text that goes on. Returns which of those texts each of them now
-    /// comes from.
+    /// Extends all beams by a token, given the scores after each beam. Returns the source beam of each new beam.
     pub fn advance(&mut self, scores: &[Vec<f32>]) -> Vec<usize> {
         let mut found: Vec<Continuation> = self
             .going
@@ -78,7 +77,7 @@ impl Beams {
         sources
     }
 
-    /// One more than there is room for: one of them may be the end.
+    /// One more continuation than beams, since one of them may be the end token.
     fn continuations(
         &self,
         source: usize,
@@ -108,7 +107,7 @@ impl Beams {
         self.ended.len() >= self.size || self.going.is_empty()
     }
 
-    /// The likeliest text by its mean. Where too few have ended, the likeliest that go on count, too.
+    /// The text with the best mean log probability. If too few have ended, the likeliest unfinished ones count, too.
     pub fn best(self) -> Option<Beam> {
         let missing = self.size - self.ended.len();
         let mut going = self.going;
@@ -135,7 +134,7 @@ mod tests {
     use super::Beams;
     use crate::networks::golden::fixtures;
 
-    /// Scores after a text, the same as those of the script.
+    /// Scores after a text, equal to those of the script.
     fn scores(case: &Value, text: &[u32]) -> Vec<f32> {
         let number = |key: &str| case[key].as_u64().unwrap();
         let mut state = number("seed");

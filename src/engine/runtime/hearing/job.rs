@@ -1,4 +1,4 @@
-//! One sound, window after window: an asynchronous function that stops after each layer and token.
+//! Transcribes one recording, window after window: an asynchronous function that yields after each layer and token.
 
 use std::sync::Arc;
 
@@ -143,8 +143,8 @@ async fn detect(model: &HearingModel, window: &Arc<WindowKeys>) -> Result<u32> {
     best.ok_or_else(|| candle_core::Error::msg("the model knows no languages"))
 }
 
-/// A sound whose loudest place is known. Features are computed anew for each window: of hours they would take more
-/// memory than the sound.
+/// A recording with its maximum level. Features are computed per window: those of hours would take more memory than the
+/// samples.
 struct HeardSound<'a> {
     model: &'a HearingModel,
     samples: &'a [f32],
@@ -156,7 +156,7 @@ impl<'a> HeardSound<'a> {
     async fn open(model: &'a HearingModel, samples: &'a [f32]) -> Result<Self> {
         let frames = Features::frames(samples.len());
         let mut loudest = f32::MIN;
-        // With the silence behind it, as the reference has it.
+        // Includes the padding of silence, like the reference.
         for from in (0..frames + 2).step_by(LONGEST_WINDOW) {
             let to = (from + LONGEST_WINDOW).min(frames + 2);
             let logarithms = model.features.logarithms(samples, from, to);
@@ -175,7 +175,7 @@ impl<'a> HeardSound<'a> {
         self.model.network.spec().window_frames()
     }
 
-    /// What the decoder sees of the window that begins at a frame.
+    /// The decoder's cross-attention keys of the window that begins at a frame.
     async fn window(&self, from: usize) -> Result<Arc<WindowKeys>> {
         let features = &self.model.features;
         let window = self.window_frames();

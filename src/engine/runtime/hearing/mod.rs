@@ -1,10 +1,10 @@
-//! Speech to text: [`HearingPipeline`] is a loaded Whisper of the [`maker`](super::maker).
+//! Transcription: [`HearingPipeline`] is a loaded Whisper of the [`maker`](super::maker).
 //!
-//! `vocabulary` knows the tokens that are no text, `rules` what may follow what, `window` writes one window, with a search in
-//! `beams` where that is asked for, `segments` cuts it by its times, `words` finds the time of each word, `job` walks through a sound of any length. Jobs take turns,
-//! and what they write goes through the decoder `together`.
+//! `vocabulary` has the special tokens, `rules` the constraints on the next token, `window` decodes one window,
+//! optionally by beam search (`beams`), `segments` splits it at timestamps, `words` aligns words, `job` processes a
+//! recording of any length. Jobs take turns, and `together` batches their decoder passes.
 //!
-//! The walk is that of the reference implementation, so that texts and times are those that people know.
+//! The algorithm is that of the reference implementation, so that texts and timestamps agree.
 
 mod beams;
 mod job;
@@ -38,7 +38,7 @@ use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::sound::{Features, LONGEST_WINDOW, Whisper, WhisperSpec, WindowKeys};
 use crate::networks::weights::{Checkpoint, Flaw, Quantize, read_description};
 
-/// Where a Whisper is, and how to hold it.
+/// Location and memory limits of a Whisper model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HearingSource {
     /// A folder with `config.json`, `tokenizer.json` and the weights, as safetensors or as GGUF with the same names of
@@ -46,9 +46,9 @@ pub struct HearingSource {
     pub path: PathBuf,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
-    /// Memory for jobs beside the weights: as many of them take turns as fit, up to [`MOST_JOBS`]. One job, where none.
+    /// Memory for jobs besides the weights: as many as fit take turns, up to [`MOST_JOBS`]. `None` allows one job.
     pub memory_bytes: Option<u64>,
-    /// Read `tokenizer.json` in a process of its own: the files are untrusted.
+    /// Parses `tokenizer.json` in a separate process, because the files are untrusted.
     pub isolation: Option<Box<Isolation>>,
 }
 
@@ -66,7 +66,7 @@ pub struct HearingPipeline {
     memory_bytes: u64,
 }
 
-/// What the jobs of one model share.
+/// State shared by the jobs of one model.
 pub struct HearingModel {
     network: Whisper,
     features: Features,
@@ -151,7 +151,7 @@ impl HearingSource {
         })
     }
 
-    /// The heads that the model's files name, or those of the upper half.
+    /// The alignment heads that the model's files list, or all heads of the upper half of the decoder.
     fn alignment(&self, spec: &WhisperSpec) -> Result<Vec<(usize, usize)>, LoadError> {
         let path = self.folder().join("generation_config.json");
         let json = match path.is_file() {
@@ -175,7 +175,7 @@ impl HearingSource {
 }
 
 impl HearingModel {
-    /// The next tokens of texts of one window, together with those of other jobs.
+    /// Scores the next tokens of a window's texts, batched with those of other jobs.
     async fn read(
         &self,
         window: &Arc<WindowKeys>,
@@ -205,7 +205,7 @@ fn check_window(spec: &WhisperSpec) -> Result<(), Flaw> {
     }
 }
 
-/// The states of a window on their way, its keys and values, and those of the texts that are drawn.
+/// Memory of a job: activations of a window, its keys and values, and those of the candidate texts.
 fn job_bytes(spec: &WhisperSpec) -> u64 {
     let row = (spec.width * size_of::<f32>()) as u64;
     let pairs = 2 * spec.decoder.layers as u64;

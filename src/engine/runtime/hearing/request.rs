@@ -2,14 +2,14 @@
 
 use crate::runtime::maker::{MediaRequest, Pcm};
 
-/// Writing down what a sound says.
+/// A transcription request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptRequest {
-    /// One channel at 16 kHz.
+    /// Mono at 16 kHz.
     pub sound: Pcm,
     /// Two or three letters; without, the model finds out.
     pub language: Option<String>,
-    /// Write English, whatever is said.
+    /// Translates speech of any language to English.
     pub is_translated: bool,
     /// Text that came before, or words that are said.
     pub prompt: Option<String>,

@@ -1,4 +1,4 @@
-//! What a decoder may write next.
+//! Constraints on the decoder's next token.
 
 use muster_kernels::cpu::{largest, log_sum_exp};
 

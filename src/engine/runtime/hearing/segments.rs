@@ -1,4 +1,4 @@
-//! From the tokens of a window to segments with times.
+//! Splits the tokens of a window into segments with timestamps.
 
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
@@ -15,7 +15,7 @@ pub struct TranscriptSegment {
     pub to: f64,
     pub text: String,
     pub tokens: Vec<u32>,
-    /// Where its window begins, in hundredths of a second.
+    /// Start of its window, in hundredths of a second.
     pub seek: usize,
     pub temperature: f32,
     pub average_logprob: f32,
@@ -77,7 +77,7 @@ pub fn cut(
     }
     let advanced = match ends_alone {
         true => frames,
-        // Speech goes on: the next window begins where the last whole segment ends.
+        // Speech continues: the next window begins at the end of the last complete segment.
         false => tokens[from - 1].saturating_sub(vocabulary.first_time) as usize * STEP_FRAMES,
     };
     (segments, advanced)

@@ -35,7 +35,7 @@ const SPECIAL: &[&str] = &[
 ];
 const TIMES: usize = 1501;
 
-/// The first words are those of texts, then come the special ones and the times.
+/// Text tokens first, then special tokens and timestamps.
 const WORDS: &[&str] = &[
     "a", "b", "c", "d", "Ġ", "Ġa", "♪", "-", "'", "Ġ-", "Ġ'", "(", "[", "Ġ(",
 ];
@@ -45,10 +45,10 @@ fn vocabulary() -> HearingVocabulary {
     HearingVocabulary::open(&tokenizer(folder.path(), 512), 51_865, None).unwrap()
 }
 
-/// A `tokenizer.json` with letters of so many codes.
+/// A `tokenizer.json` with the letters of the first `letters` code points.
 fn tokenizer(folder: &Path, letters: u32) -> PathBuf {
     let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
-    // Bytes of what no other word has.
+    // Byte tokens for all other text.
     words.extend((0..letters).filter_map(char::from_u32).map(String::from));
     words.extend(SPECIAL.iter().map(|word| (*word).to_owned()));
     let mut unique = Vec::new();
@@ -229,7 +229,7 @@ fn segments_are_cut_where_one_time_follows_another() {
         assert_eq!(times, wanted);
         assert_eq!(found, advanced);
     };
-    // Speech that goes on is heard again from the end of the last whole segment.
+    // Speech past the last complete segment is transcribed again in the next window.
     let goes_on = window(
         &vocabulary,
         &[
@@ -389,7 +389,7 @@ fn one_job_reads_the_texts_of_all_that_are_still_there() {
         (read.cache.length(), read.scores.len())
     };
     assert_eq!(shape(first.as_mut().poll(&mut context)), (3, 2));
-    // Nothing is left to read: the second finds its scores.
+    // All texts are read: the second job finds its scores.
     assert_eq!(model.reading.left(), 0);
     assert_eq!(shape(second.as_mut().poll(&mut context)), (1, 1));
 
@@ -416,8 +416,8 @@ fn a_network_in_a_gguf_file_hears_the_same() {
     assert_eq!(heard(&folder.path().join("any.gguf")), expected);
 }
 
-/// What a network of random weights writes first is rarely the likeliest text. The texts of a search share the cache of the
-/// text that they come from.
+/// A network of random weights rarely writes the likeliest text greedily. The candidates of a search share their
+/// source's KV cache.
 #[test]
 fn a_search_finds_likelier_texts() {
     let folder = model();

@@ -1,7 +1,7 @@
-//! One pass of the decoder for the texts of all jobs: its weights come from memory once for all of them.
+//! Batches the decoder passes of all jobs, so that the weights are read from memory once for all of them.
 //!
-//! A job leaves its texts and stops. If no other job has read them by its next turn, it reads them itself, with what the
-//! others have left meanwhile.
+//! A job queues its texts and yields. If no other job has scored them by its next turn, it does so itself, together
+//! with the texts queued meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -10,7 +10,7 @@ use candle_core::{Error, Result, Tensor, bail};
 use crate::networks::blocks::block_end;
 use crate::networks::sound::{DecoderCache, SpokenText, Whisper, WindowKeys};
 
-/// A text of a window that goes on.
+/// An unfinished text of a window.
 pub struct TextAhead {
     pub cache: DecoderCache,
     pub tokens: Vec<u32>,
@@ -24,7 +24,7 @@ pub struct TextScores {
     pub scores: Vec<Vec<f32>>,
 }
 
-/// Where jobs leave their texts.
+/// The queue of texts to score.
 #[derive(Default)]
 pub struct SharedReading(Mutex<Vec<LeftTexts>>);
 
@@ -115,7 +115,7 @@ fn scores_of(network: &Whisper, left: &mut [LeftTexts]) -> Result<Vec<Vec<f32>>>
     network.logits(&states.index_select(&rows, 0)?)?.to_vec2()
 }
 
-/// Nothing is left half written by a panic.
+/// A panic leaves no value half-written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,19 +20,19 @@ pub struct HearingVocabulary {
     pub first_time: u32,
     /// Two or three letters, and the token.
     languages: Vec<(String, u32)>,
-    /// Never written: symbols without a sound, and special tokens.
+    /// Never generated: symbols without a sound, and special tokens.
     pub suppressed: Vec<u32>,
-    /// Not written first.
+    /// Not generated as the first token.
     pub blank: Vec<u32>,
 }
 
 /// Seconds of one step between time tokens.
 pub const TIME_STEP: f64 = 0.02;
-/// From so many tokens on a vocabulary is that of many languages.
+/// Vocabularies of at least this size are multilingual.
 pub const MULTILINGUAL: usize = 51_865;
 const SYMBOLS: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 << >> <<< >>> -- --- -( -[ (' (\" (( )) \
                        ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
-/// Symbols whose first byte alone says enough.
+/// Symbols that are suppressed by their first byte.
 const MUSICAL: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
 
 impl HearingVocabulary {

@@ -3,12 +3,12 @@
 use super::vocabulary::{HearingVocabulary, MULTILINGUAL};
 use crate::runtime::text::{Language, TextError, Tokenizer, Vocabulary};
 
-/// In the order of their tokens. Cantonese came with large-v3.
+/// In token order. Cantonese came with large-v3.
 const LANGUAGES: &str = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr \
                          bg lt la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km \
                          sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba \
                          jw su yue";
-/// Languages of all models before large-v3, those that know English alone included.
+/// Number of languages before large-v3, also in English-only models.
 const FIRST_LANGUAGES: usize = 99;
 /// Before the languages, and behind them.
 const OPENING: [&str; 2] = ["<|endoftext|>", "<|startoftranscript|>"];
@@ -24,7 +24,7 @@ const TASKS: [&str; 6] = [
 const TIMES: usize = 1501;
 
 impl HearingVocabulary {
-    /// From the bytes of each token of text. `size` counts all tokens.
+    /// Builds the vocabulary from the bytes of the text tokens. `size` counts all tokens.
     pub fn of_text_tokens(tokens: &[Vec<u8>], size: usize) -> Result<Self, TextError> {
         let languages = FIRST_LANGUAGES + size.saturating_sub(MULTILINGUAL);
         let named: Vec<&str> = LANGUAGES.split_whitespace().take(languages).collect();

@@ -1,5 +1,5 @@
-//! Writing one window: again, and less sure of itself, where the text repeats itself or the model doubts it. Where no text
-//! is any good, the best of them stays.
+//! Decodes a window, with rising temperatures while the text repeats itself or has low probability. If all attempts
+//! fail, the best of them stays.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::runtime::sampling::uniform;
 /// Tokens of one window at most, in parts of the decoder's context.
 const SHARE_OF_CONTEXT: usize = 2;
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// Texts that are drawn, of which the likeliest stays.
+/// Sampled candidates, of which the likeliest stays.
 pub const CANDIDATES: usize = 5;
 const MOST_COMPRESSION: f32 = 2.4;
 const LEAST_LOGPROB: f32 = -1.0;
 const SILENCE: f32 = 0.6;
 
-/// What a window is asked for.
+/// Parameters of a window.
 pub struct WindowTask<'a> {
     /// Start, language, task.
     pub opening: &'a [u32],
     /// Text before this window.
     pub earlier: &'a [u32],
-    /// Only this, instead of the usual row.
+    /// Replaces the usual sequence of temperatures.
     pub temperature: Option<f32>,
     /// Texts that a search keeps at temperature 0; 1 takes the likeliest token each time.
     pub beams: usize,
@@ -88,8 +88,8 @@ pub async fn write(
     Ok(best_of_poor(tried))
 }
 
-/// The likeliest of those that do not repeat themselves, or else of all. Counts as drawn at the last temperature: it is
-/// no good as the beginning of the next.
+/// The likeliest text without repetition, or else the likeliest of all. Counts as sampled at the last temperature, so
+/// that the next window does not continue from it.
 fn best_of_poor(tried: Vec<WindowText>) -> WindowText {
     let last = tried.last().map_or(0.0, |text| text.temperature);
     let rank = |text: &WindowText| (text.compression <= MOST_COMPRESSION, text.average_logprob);
@@ -128,7 +128,7 @@ pub async fn attempt(
     })
 }
 
-/// A window whose opening is read.
+/// A window after prefill of its prompt.
 struct OpenedWindow {
     cache: DecoderCache,
     /// After the opening.
@@ -168,7 +168,7 @@ async fn open(
     })
 }
 
-/// Of a window's text.
+/// Limit of a window's text.
 fn most_tokens(model: &HearingModel) -> usize {
     model.network.spec().context / SHARE_OF_CONTEXT
 }
@@ -284,7 +284,7 @@ fn next(cache: DecoderCache, token: u32) -> TextAhead {
     }
 }
 
-/// A token and its log probability: the likeliest, or one drawn at a temperature.
+/// A token and its log probability: the likeliest, or a sample at a temperature.
 fn choose(scores: &[f32], temperature: f32, draw: f64) -> (u32, f32) {
     let norm = log_sum_exp(scores);
     let likeliest = || {

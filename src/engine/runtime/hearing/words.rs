@@ -158,7 +158,7 @@ fn shorten_at_sentence_ends(words: &mut [AlignedWord], longest: f64) {
     }
 }
 
-/// Punctuation belongs to the word that it stands beside.
+/// Appends punctuation to the neighbouring word.
 fn join_punctuation(words: &mut [AlignedWord]) {
     let mut at = words.len();
     let mut following = words.len().saturating_sub(1);
@@ -236,7 +236,7 @@ fn align(
             }
         }
     }
-    // The text and the end: what opens it has no place in the sound.
+    // Aligns the text and the end token; prompt tokens have no time.
     let kept = &cost[from * columns..(rows - 1) * columns];
     let path = warp(kept, rows - 1 - from, columns);
     let mut begins = vec![0.0; rows - 1 - from];
@@ -280,7 +280,7 @@ fn softmax_standardized(scores: &candle_core::Tensor) -> Result<Vec<Vec<f32>>> {
         .collect()
 }
 
-/// The median of each value and those beside it, mirrored at the ends.
+/// Median filter with mirrored borders.
 fn median(values: &[f32]) -> Vec<f32> {
     let half = MEDIAN_WIDTH / 2;
     if values.len() <= half {

@@ -1,4 +1,4 @@
-//! Files of adapters beside a model, applied with the strengths of each request.
+//! LoRA and textual inversion files of a model, applied with the strengths of each request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::runtime::image::LoraUse;
 const MOST_ADAPTER_BYTES: u64 = 1 << 30;
 const MOST_INVERSION_BYTES: u64 = 64 << 20;
 
-/// The files beside a model that requests have used.
+/// Files of adapters that requests have used.
 #[derive(Debug)]
 pub struct AdapterCaches {
     pub loras: FileCache<LoadedAdapter>,
@@ -57,7 +57,7 @@ pub struct LoadedAdapter {
 #[derive(Debug, Default)]
 pub struct DrawingAdapters {
     pub unet: Vec<Adaptation>,
-    /// For each encoder.
+    /// Per text encoder.
     pub encoders: Vec<Vec<Adaptation>>,
 }
 

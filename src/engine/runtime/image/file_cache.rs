@@ -1,4 +1,4 @@
-//! Small files beside a model: read once, kept while they fit, read again where they were replaced.
+//! A cache of small files: bounded by size, and invalidated when a file changes.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -54,7 +54,7 @@ const TOKENIZERS: &[&str] = &["CLIPTokenizer", "CLIPTokenizerFast"];
 /// Components that have no part in drawing.
 const UNUSED: &[&str] = &["safety_checker", "feature_extractor", "image_encoder"];
 
-/// Classes of schedulers whose noise is that of Stable Diffusion where their description does not say.
+/// Scheduler classes whose defaults are Stable Diffusion's noise schedule.
 const STABLE_DIFFUSION_SCHEDULERS: &[&str] = &[
     "DPMSolverSDEScheduler",
     "HeunDiscreteScheduler",
@@ -80,7 +80,7 @@ pub struct DiffusersFolder {
 }
 
 impl DiffusersFolder {
-    /// `replacements` are folders of components that are used instead of those in the folder.
+    /// `replacements` replace components of the folder.
     pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         let index_path = path.join(INDEX);
         if !index_path.is_file() {
@@ -169,7 +169,7 @@ impl DiffusersFolder {
     }
 }
 
-/// The components that are there. Unknown classes are refused by name.
+/// The components in the folder. Unknown classes are refused by name.
 fn components(index: &Value) -> Result<Vec<&'static str>, Flaw> {
     let Some(index) = index.as_object() else {
         return Err(Flaw::broken("the file", "no object", "components by name"));
@@ -283,7 +283,7 @@ fn sample_size(config: &Value) -> Option<[usize; 2]> {
     }
 }
 
-/// Whether the autoencoder reads what the U-Net gives.
+/// Checks that the autoencoder has the latent channels of the U-Net.
 pub fn check_latents(spec: &AutoencoderSpec, unet: &UnetSpec) -> Result<(), Flaw> {
     let (found, wanted) = (spec.latent_channels, unet.outputs);
     match found == wanted {
@@ -295,7 +295,7 @@ pub fn check_latents(spec: &AutoencoderSpec, unet: &UnetSpec) -> Result<(), Flaw
     }
 }
 
-/// Whether the text encoders give what the U-Net takes.
+/// Checks that the text encoders' outputs fit the U-Net.
 pub fn check_fits(spec: &UnetSpec, encoders: &[&ClipSpec]) -> Result<(), Flaw> {
     let painting = 2 * spec.outputs + 1;
     if spec.inputs != spec.outputs && spec.inputs != painting {

@@ -1,4 +1,4 @@
-//! One drawing: an asynchronous function that stops after each block of its networks.
+//! Generates one image: an asynchronous function that yields after each block of its networks.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub struct Original {
     image: Tensor,
     /// At the size of the first pass.
     latent: Vec<f64>,
-    /// For each number of the latent.
+    /// Per number of the latent.
     mask: Option<Vec<f64>>,
     pixel_mask: Option<Vec<f64>>,
 }
@@ -176,7 +176,7 @@ pub async fn sample(
     latent.ok_or_else(|| candle_core::Error::Msg("a drawing without a pass".to_owned()))
 }
 
-/// One pass of a drawing.
+/// A sampling pass of one image.
 struct PassDrawing<'a> {
     networks: &'a DiffusionNetworks,
     plan: &'a DrawingPlan,

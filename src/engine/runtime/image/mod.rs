@@ -1,11 +1,12 @@
-//! Drawing with the Stable Diffusion family: [`ImagePipeline`] is a loaded model of the [`maker`](super::maker).
+//! Image generation with the Stable Diffusion family: [`ImagePipeline`] is a loaded model of the
+//! [`maker`](super::maker).
 //!
-//! `folder` and `single` read a model's files, `adapters` those of LoRAs, `plan` fills in and checks a request, `job` runs it one block at a time, `prompt` cuts
-//! texts. Samplers, schedules and noise are [`diffusion`](super::diffusion)'s.
+//! `folder` and `single` read a model's files, `adapters` LoRA files, `plan` fills in and checks a request, `job` runs
+//! it one block at a time, `prompt` tokenizes prompts. Samplers, schedules and noise are
+//! [`diffusion`](super::diffusion)'s.
 //!
-//! Conventions are those of the programs people know, so that a seed draws the same image: the network is told the
-//! whole training step nearest to a noise level, a strength below 1 runs every step asked for, images of a series draw
-//! their noise from one stream.
+//! Conventions follow common programs, so that a seed gives the same image: timesteps are rounded to whole training
+//! steps, a strength below 1 runs all requested steps, and images of a batch take their noise from one stream.
 
 mod adapters;
 mod file_cache;
@@ -37,18 +38,18 @@ use super::maker::{Cost, MakeRequest, Making, PassJob, Pipeline, Refusal};
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::weights::Quantize;
 
-/// Where an image model is, and how to hold it.
+/// Location, defaults and memory limit of an image model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageSource {
     /// A folder as diffusers keeps it, or one file with all networks.
     pub path: PathBuf,
-    /// Used instead of the folders in `path`.
+    /// Replace components of the folder `path`.
     pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
-    /// Used where a request says nothing.
+    /// For settings that a request omits.
     pub defaults: ImageDefaults,
-    /// A drawing that takes more than this beside the weights is refused.
+    /// Requests that need more memory besides the weights are refused.
     pub memory_bytes: Option<u64>,
 }
 
@@ -70,17 +71,17 @@ pub struct ImageDefaults {
     pub clip_skip: Option<u32>,
 }
 
-/// The memory that a model takes on a device, counted before anything is loaded.
+/// Memory of a model on a device, estimated before loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageFootprint {
     pub weight_bytes: u64,
-    /// Beside the weights, for one drawing of the model's own size.
+    /// Memory besides the weights for one image of the model's default size.
     pub drawing_bytes: u64,
     /// Width and height of that drawing.
     pub size: [u32; 2],
 }
 
-/// A model that draws.
+/// A loaded image model.
 pub struct ImagePipeline {
     networks: Arc<DiffusionNetworks>,
     defaults: ImageDefaults,
@@ -110,7 +111,7 @@ impl ImageSource {
         })
     }
 
-    /// From the headers of the files.
+    /// Reads only the headers of the files.
     pub fn footprint(&self) -> Result<ImageFootprint, LoadError> {
         Ok(match self.open()? {
             ModelFiles::Folder(folder) => folder.footprint(&self.defaults),

@@ -1,6 +1,6 @@
-//! The networks of one model, and what passes between them: texts to conditions, images to latents and back.
+//! The networks of one model, and conversions between them: texts to conditions, images to latents and back.
 //!
-//! Latents are host numbers, channels-last, scaled as the U-Net sees them.
+//! Latents are host numbers, channels-last, scaled for the U-Net.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,7 +28,7 @@ pub struct DiffusionNetworks {
     pub prediction: Prediction,
     pub table: NoiseTable,
     pub device: Device,
-    /// Computed with the first preview.
+    /// Computed for the first preview.
     pub colors: OnceLock<LatentColors>,
     pub adapters: AdapterCaches,
 }
@@ -234,7 +234,7 @@ pub struct LatentMap {
 }
 
 impl LatentMap {
-    /// In another size, each place as the one nearest to its middle.
+    /// Nearest-neighbour resampling.
     pub fn nearest(&self, height: usize, width: usize) -> Self {
         let channels = self.channels();
         let from = |at: usize, size: usize, old: usize| (2 * at + 1) * old / (2 * size);

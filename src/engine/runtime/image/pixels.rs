@@ -49,7 +49,7 @@ pub fn mask_values(mask: &Pixels, [width, height]: [usize; 2]) -> Result<Vec<f64
     Ok(values.into_iter().map(f64::from).collect())
 }
 
-/// Pixels of `[height, width, 3]` in -1 to 1. `kept` is what lies where a mask is 0.
+/// Converts `[height, width, 3]` from -1 to 1 to pixels. Where the mask is 0, pixels of `kept` are used.
 pub fn pixels(image: &Tensor, kept: Option<(&[f64], &Tensor)>) -> Result<Pixels> {
     let (height, width, _) = image.dims3()?;
     let mut values = image.flatten_all()?.to_vec1::<f32>()?;

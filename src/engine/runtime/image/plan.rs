@@ -1,4 +1,4 @@
-//! A request with every default filled in and every limit checked, and what it will take.
+//! A request with all defaults filled in and all limits checked, and its memory estimate.
 
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use crate::runtime::image::{ImageRequest, Inversion, LoraUse};
 use crate::runtime::maker::{Cost, Pixels, Refusal, in_range};
 use muster_kernels::Edges;
 
-/// Used where neither the request nor the model says more.
+/// Fallbacks if neither the request nor the model has a value.
 const STEPS: u32 = 25;
 const CFG_SCALE: f32 = 7.0;
 const SAMPLER: DiffusionSampler = DiffusionSampler::DpmPp2m;
@@ -30,9 +30,9 @@ const MOST_SIDE: u32 = 4096;
 pub const MOST_PIXELS: u32 = 2048 * 2048;
 /// A source and a mask may be larger than the image.
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
-/// Images of a series. Each draws the noise of those before it.
+/// Limit of a batch's index, since an image skips the noise of those before it.
 const MOST_INDEX: u32 = 255;
-/// From this strength on nothing of the source is kept.
+/// At this strength and above the source image has no influence.
 const FULL_STRENGTH: f64 = 0.9999;
 /// More than a quotient of up to [`MOST_LEVELS`] is rounded by.
 const ROUNDING: f64 = 1e-9;
@@ -57,15 +57,15 @@ const ADAPTIVE_EVALUATIONS: u64 = 40;
 pub struct DrawingPlan {
     pub width: u32,
     pub height: u32,
-    /// For each encoder.
+    /// Per text encoder.
     pub prompt: Vec<Vec<PromptWindow>>,
-    /// None where nothing is guided.
+    /// `None` without classifier-free guidance.
     pub negative: Option<Vec<Vec<PromptWindow>>>,
     pub cfg_scale: f32,
     pub sampler: DiffusionSampler,
-    /// One, or two where the first is smaller.
+    /// One pass, or two if the first has a smaller size.
     pub passes: Vec<SamplingPass>,
-    /// What convolutions see beyond the edges.
+    /// Padding of convolutions.
     pub edges: Edges,
     pub skipped_layers: usize,
     pub seed: u64,
@@ -252,7 +252,7 @@ impl DrawingPlan {
     }
 }
 
-/// Memory of a drawing beside the weights: the larger of what a step and what decoding hold at once.
+/// Memory of an image besides the weights: the larger of a denoising step and the decoder.
 pub fn drawing_bytes(
     unet: &UnetSpec,
     autoencoder: &AutoencoderSpec,
@@ -379,7 +379,7 @@ fn encoder_windows(
         .collect()
 }
 
-/// The size asked for; else that of the source, as near as the model can; else the model's own.
+/// The requested size; else that of the source, rounded to the model's multiples; else the model's default.
 fn size(
     networks: &DiffusionNetworks,
     defaults: &ImageDefaults,
@@ -417,8 +417,8 @@ fn size(
     }
 }
 
-/// The levels of a run. With a strength below 1 they are the last of a longer schedule, so many that every step asked
-/// for is run.
+/// Noise levels of a run. With a strength below 1 they are the end of a longer schedule, so that all requested steps
+/// are run.
 fn sigmas(
     networks: &DiffusionNetworks,
     sampler: DiffusionSampler,
@@ -451,7 +451,7 @@ fn sigmas(
     Ok(sigmas)
 }
 
-/// The levels of the schedule whose last part is run.
+/// Length of the schedule whose end is run.
 fn schedule_levels(steps: u32, strength: f64) -> f64 {
     match strength > FULL_STRENGTH {
         true => f64::from(steps),
@@ -521,7 +521,7 @@ mod tests {
     fn a_strength_takes_as_many_levels_as_exact_arithmetic() {
         for steps in 1..=50 {
             for twentieths in 1..=20 {
-                // As a request names it: the decimal number, rounded once.
+                // Rounded once from decimal, as in a request.
                 let strength: f64 = format!("{}", f64::from(twentieths) / 20.0).parse().unwrap();
                 let levels = schedule_levels(steps, strength);
                 let exact = steps * 20 / twentieths;

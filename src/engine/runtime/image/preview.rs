@@ -7,18 +7,18 @@ use super::pixels::{pixels, stretched};
 use crate::runtime::maker::Pixels;
 use muster_kernels::Edges;
 
-/// Squares of the image from which the map is found: so many in a row, and as many rows.
+/// Rows and columns of colored squares in the image that calibrates the map.
 const SQUARES: usize = 4;
 /// The side of a square in latents.
 const SIDE: usize = 4;
 /// A preview's longer side is at most this.
 const MOST_SIDE: usize = 256;
-/// A latent's place becomes at most so many pixels wide.
+/// The most pixels per latent position in each direction.
 const MOST_SCALE: usize = 8;
 /// Keeps the map small where the squares do not determine it.
 const RIDGE: f64 = 1e-3;
 
-/// For red, green and blue a factor of each channel, and an offset at the end. Colors are -1 to 1.
+/// Per color channel (red, green, blue) the factors of the latent channels, then an offset. Colors range from -1 to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatentColors([Vec<f64>; 3]);
 
@@ -72,14 +72,14 @@ impl LatentColors {
     }
 }
 
-/// Sixteen colors that differ in all channels: the corners of the cube, and those of a smaller one.
+/// Sixteen colors that differ in all channels: the corners of a large and of a small cube.
 fn square_color(row: usize, column: usize) -> [f32; 3] {
     let at = row * SQUARES + column;
     let size = if at < 8 { 0.9 } else { 0.4 };
     [0, 1, 2].map(|bit| if at >> bit & 1 == 1 { size } else { -size })
 }
 
-/// The factors of the columns of `rows` whose sum is closest to `wanted`.
+/// Solves least squares: the factors of the columns of `rows` whose sum is closest to `wanted`.
 fn least_squares(rows: &[Vec<f64>], wanted: &[f64]) -> Vec<f64> {
     let size = rows.first().map_or(0, Vec::len);
     let mut system = vec![vec![0.0; size + 1]; size];

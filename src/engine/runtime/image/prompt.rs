@@ -11,7 +11,7 @@ use crate::runtime::text::ClipTokenizer;
 const MOST_BYTES: usize = 32 << 10;
 /// Windows of a prompt. Each adds its tokens to every step.
 const MOST_WINDOWS: usize = 16;
-/// Numbers beyond this draw noise.
+/// Larger weights give noise instead of an image.
 const MOST_WEIGHT: f32 = 100.0;
 /// The factor of brackets without a number.
 const EMPHASIS: f32 = 1.1;
@@ -62,7 +62,7 @@ pub fn segments(prompt: &str) -> Vec<PromptSegment> {
             segments.push(PromptSegment { text, weight });
         }
     };
-    // Where the number of a group begins, and its closing bracket.
+    // Per open group, the start of its weight and its closing bracket.
     let mut numbers: Vec<Option<usize>> = Vec::new();
     let mut at = 0;
     while at < letters.len() {
@@ -94,7 +94,7 @@ pub fn segments(prompt: &str) -> Vec<PromptSegment> {
     segments
 }
 
-/// The words of a prompt that stand for inversions: each from its name on, with what follows it without a space.
+/// The names of textual inversions in a prompt: each with the text that follows it without a space.
 pub fn inversion_words(prompt: &str) -> Vec<String> {
     let segments = segments(prompt);
     let words = segments.iter().flat_map(|it| it.text.split_whitespace());
@@ -124,7 +124,7 @@ fn letters(prompt: &str) -> Vec<(Letter, char)> {
     letters
 }
 
-/// For each bracket the place of its partner.
+/// The index of each bracket's partner.
 fn partners(letters: &[(Letter, char)]) -> Vec<Option<usize>> {
     let mut partners = vec![None; letters.len()];
     let mut open = Vec::new();
@@ -202,7 +202,7 @@ pub fn windows(
         .collect())
 }
 
-/// The tokens of a word. What stands behind the name of an inversion is a word again.
+/// The tokens of a word. Text after the name of an inversion is tokenized as another word.
 fn word_tokens(
     tokenizer: &ClipTokenizer,
     word: &str,

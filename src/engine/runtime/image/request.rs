@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{DiffusionSampler, Schedule};
 use crate::runtime::maker::{MediaRequest, Pixels};
 
-/// One image.
+/// A request for one image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImageRequest {
     pub prompt: String,
@@ -17,7 +17,7 @@ pub struct ImageRequest {
     pub sampler: Option<DiffusionSampler>,
     pub schedule: Option<Schedule>,
     pub seed: Option<u64>,
-    /// Which image of a series with one seed; part of every random draw.
+    /// Index of the image in a batch with one seed; part of every random draw.
     pub index: u32,
     /// Layers of the text encoder from the end on; 1 is the last.
     pub clip_skip: Option<u32>,
@@ -25,14 +25,15 @@ pub struct ImageRequest {
     pub strength: Option<f64>,
     /// The image to start from.
     pub source: Option<Pixels>,
-    /// Where `source` is replaced: white.
+    /// White where `source` is repainted.
     pub mask: Option<Pixels>,
     pub loras: Vec<LoraUse>,
     /// Words of the prompts, `embedding:NAME`, that stand for vectors of a file.
     pub inversions: Vec<Inversion>,
     /// Draw an image that fits to itself at opposite edges.
     pub tiles: bool,
-    /// Draw at the model's own size first, then replace so much of the enlarged image, 0 to 1.
+    /// Second pass: generates at the model's default size first, then repaints the upscaled image with this strength, 0
+    /// to 1.
     pub hires: Option<f64>,
     /// Report a preview with each step.
     pub wants_previews: bool,
@@ -42,9 +43,9 @@ pub struct ImageRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraUse {
     pub file: PathBuf,
-    /// For the network that draws.
+    /// Strength for the U-Net.
     pub model: f32,
-    /// For the text encoders.
+    /// Strength for the text encoders.
     pub clip: f32,
 }
 

@@ -1,5 +1,5 @@
-//! One file for all networks, in the layout in which Stable Diffusion was published. The sizes of the networks are read
-//! from the shapes of their tensors; what no shape tells comes from the family.
+//! Single-file checkpoints in the original layout of Stable Diffusion. Sizes of the networks are inferred from tensor
+//! shapes, other parameters from the family.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ use crate::runtime::text::ClipTokenizer;
 
 const UNET: &str = "model.diffusion_model.";
 const AUTOENCODER: &str = "first_stage_model.";
-/// Tensors of families that are not drawn from one file.
+/// Tensors of families that are not supported as single files.
 #[rustfmt::skip]
 const OTHER_FAMILIES: [(&str, &str); 7] = [
     ("model.diffusion_model.double_blocks.",      "a Flux model"),
@@ -72,7 +72,7 @@ const ZERO_TERMINAL: &str = "ztsnr";
 const VELOCITY: &str = "v_pred";
 /// Marks another kind of noise.
 const OTHER_NOISE: &str = "edm_vpred.";
-/// Where Stable Diffusion 2 tells its two predictions apart, and from which spread on it is the velocity.
+/// A tensor whose spread distinguishes Stable Diffusion 2's v-prediction (larger) from its noise prediction.
 const TELLING_BIAS: &str = "output_blocks.11.1.transformer_blocks.0.norm1.bias";
 const TELLING_SPREAD: f32 = 0.09;
 
@@ -111,7 +111,7 @@ pub struct SingleFileModel {
     facts: FamilyFacts,
     unet: UnetSpec,
     autoencoder: AutoencoderSpec,
-    /// Used instead of the one in the file.
+    /// Replaces the autoencoder in the file.
     other_autoencoder: Option<Component<AutoencoderSpec>>,
     encoders: Vec<ClipSpec>,
     /// Folders to use instead of the tokenizer that is built in.
@@ -131,7 +131,7 @@ impl SingleFileModel {
         Self::open_with(path, replacements, None)
     }
 
-    /// With other facts than those of the families.
+    /// Opens with facts other than those of the families.
     pub fn open_with(
         path: &Path,
         replacements: &ComponentFolders,

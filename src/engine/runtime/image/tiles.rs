@@ -1,5 +1,5 @@
-//! Decoding in tiles that overlap, so that a large image takes the memory of a small one. Tiles, overlaps and their
-//! mixture are those of diffusers.
+//! Decodes in overlapping tiles, so that a large image needs the memory of a small one. Tiles, overlaps and blending
+//! follow diffusers.
 
 use candle_core::{Device, Result, Tensor};
 
@@ -19,7 +19,7 @@ impl TilePlan {
         (self.side * 3 / 4).max(1)
     }
 
-    /// Where tiles begin on a side.
+    /// Tile positions along a side.
     pub fn starts(self, side: usize) -> impl Iterator<Item = usize> {
         (0..side).step_by(self.stride())
     }

@@ -1,14 +1,15 @@
-//! Which page belongs to whom. Pages are counted, shared between equal prefixes, and forgotten oldest first.
+//! Owners of pages in the KV cache. Pages are reference-counted, shared between equal prefixes, and evicted in LRU
+//! order.
 //!
-//! A full page of computed tokens is *sealed*: from then on its content is a fact, named by the fact before it
-//! and its own tokens. That name is the key of the cache, compared as a whole, so neither a hash collision nor
-//! a page put to new use can make two different prefixes share. Pages nobody holds stay findable until their
-//! room is needed; a chain is released tail first, so what is forgotten is never the parent of what is kept.
+//! A full page of computed tokens is *sealed*: from then on its content is a fact, named by the previous page's fact
+//! and its own tokens. That name is the cache's key, compared as a whole, so that neither a hash collision nor a reused
+//! page can make two different prefixes share. Unreferenced pages stay in the cache until their memory is needed; a
+//! chain is released tail first, so that no parent is evicted before its children.
 //!
-//! Names begin with a scope, so sequences of different scopes never share: a page that is found tells its finder, by the
-//! count of cached tokens and by time, that somebody asked the same before. Tokens of an image are the same for all images,
-//! so a page with some of them is named by the image's digest as well. Adapters change keys and values: a sequence with one
-//! shares pages with those that have the same.
+//! Names begin with a scope, so that sequences of different scopes never share: a cache hit reveals, by the count of
+//! cached tokens and by timing, that another request had the same prefix. Tokens of an image are the same for all
+//! images, so the name of their page includes the image's digest. Adapters change keys and values, so that only
+//! sequences with the same adapter share pages.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -22,7 +23,7 @@ pub struct Blocks {
     pages: Vec<Page>,
     /// Pages without content worth keeping.
     empty: Vec<u32>,
-    /// Sealed pages that nobody holds, least recently released first.
+    /// Sealed pages without references, least recently released first.
     resting: BTreeSet<(u64, u32)>,
     sealed: HashMap<Content, u32>,
     clock: u64,
@@ -33,7 +34,7 @@ pub struct Blocks {
 #[must_use = "pages that are not released are lost"]
 pub struct Chain {
     pages: Vec<u32>,
-    /// How many of them, from the front, are sealed; and what names the content so far.
+    /// Number of sealed pages, from the front, and the name of the last one.
     sealed: usize,
     last: Parent,
     images: Arc<[ImageSpan]>,
@@ -43,7 +44,7 @@ pub struct Chain {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CacheScope(pub u128);
 
-/// Names an adapter for as long as the engine runs. Never used twice.
+/// Identifies an adapter during the engine's lifetime. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdapterId(pub u64);
 
@@ -58,12 +59,12 @@ pub struct ImageSpan {
     pub digest: ImageDigest,
 }
 
-/// What a sequence shares pages by, beside its tokens.
+/// The part of a page's name besides its tokens.
 #[derive(Debug, Clone, Default)]
 pub struct CacheKey {
     pub scope: CacheScope,
     pub adapter: Option<AdapterId>,
-    /// In their order.
+    /// In prompt order.
     pub images: Arc<[ImageSpan]>,
 }
 
@@ -76,7 +77,7 @@ impl From<CacheScope> for CacheKey {
     }
 }
 
-/// Names the content of a sealed page, and through its parent everything before it. Never used twice.
+/// Identifies the content of a sealed page, and through its parent the whole prefix. Never reused.
 type Fact = u64;
 
 /// Names the content of the first pages of a sequence.
@@ -84,16 +85,16 @@ type Fact = u64;
 pub struct Prefix(Parent);
 
 impl From<CacheScope> for Prefix {
-    /// That of no page.
+    /// The empty prefix.
     fn from(scope: CacheScope) -> Self {
         Self(Parent::Start(scope, None))
     }
 }
 
-/// What stands before a page.
+/// The parent of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Parent {
-    /// Nothing: the page is the first of its sequence.
+    /// The page is the first of its sequence.
     Start(CacheScope, Option<AdapterId>),
     Page(Fact),
 }
@@ -142,7 +143,7 @@ impl Chain {
         Prefix(self.last)
     }
 
-    /// How many tokens there is room for.
+    /// Capacity in tokens.
     pub fn room(&self) -> usize {
         self.pages.len() * PAGE_TOKENS
     }
@@ -178,19 +179,18 @@ impl Blocks {
         self.pages.len()
     }
 
-    /// Pages that could be handed out now: empty ones, and cached ones that nobody holds.
+    /// Available pages: empty ones, and cached ones without references.
     pub fn free(&self) -> usize {
         self.empty.len() + self.resting.len()
     }
 
-    /// Puts every page that already exists for `tokens` after the chain's sealed ones, in place of its own that
-    /// were still to be computed. Returns how many tokens are then known. At least one token is always left to
-    /// compute, because a sequence whose every token is known has no logits to go on from.
+    /// Replaces the chain's pages after its sealed ones by cached pages of `tokens`. Returns the number of cached
+    /// tokens. At least one token remains to compute, because the next token needs its logits.
     pub fn share(&mut self, chain: &mut Chain, tokens: &[u32]) -> usize {
         self.share_pages(chain, tokens, usize::MAX)
     }
 
-    /// The same until the chain has so many sealed pages.
+    /// The same, up to this many sealed pages.
     pub fn share_pages(&mut self, chain: &mut Chain, tokens: &[u32], most: usize) -> usize {
         while chain.sealed < most
             && let Some(page) = self.next_shared(chain, tokens)
@@ -209,8 +209,8 @@ impl Blocks {
         chain.sealed * PAGE_TOKENS
     }
 
-    /// How many pages [`share`](Self::share) would find for a new chain of this key, and how many of those nobody holds
-    /// (taking those uses up free pages).
+    /// Number of pages that [`share`](Self::share) would find for a new chain with this key, and how many of them have
+    /// no references (sharing those uses up free pages).
     pub fn shareable(&self, key: impl Into<CacheKey>, tokens: &[u32]) -> (usize, usize) {
         let mut probe = Chain::new(key);
         let mut unheld = 0;
@@ -222,7 +222,7 @@ impl Blocks {
         (probe.sealed, unheld)
     }
 
-    /// The prefixes of these tokens whose pages exist: of one page, of two, and so on.
+    /// The prefixes of these tokens in the cache: of one page, of two, and so on.
     pub fn prefixes(&self, key: impl Into<CacheKey>, tokens: &[u32]) -> Vec<Prefix> {
         let mut probe = Chain::new(key);
         let mut prefixes = Vec::new();
@@ -234,7 +234,7 @@ impl Blocks {
         prefixes
     }
 
-    /// Makes room for `tokens` tokens in all, or changes nothing and says `false`.
+    /// Allocates pages for `tokens` tokens in all, or returns `false` without a change.
     pub fn grow(&mut self, chain: &mut Chain, tokens: usize) -> bool {
         let missing = tokens
             .div_ceil(PAGE_TOKENS)
@@ -275,7 +275,7 @@ impl Blocks {
         }
     }
 
-    /// A second chain on the sealed pages of the first. What was not sealed yet must be computed again.
+    /// A second chain on the sealed pages of the first. Unsealed tokens must be computed again.
     pub fn fork(&mut self, chain: &Chain) -> Chain {
         let pages = chain.pages[..chain.sealed].to_vec();
         for &page in &pages {

@@ -1,6 +1,6 @@
-//! Where keys and values lie while sequences run: `blocks` counts and shares pages (pure, no tensor).
+//! Page tables of the KV cache: `blocks` allocates and shares pages (pure, no tensors).
 //!
-//! The tensors themselves belong to the network that fills them; a page here is only its number.
+//! The tensors belong to the network; a page here is only its index.
 
 mod blocks;
 

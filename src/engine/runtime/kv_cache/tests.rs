@@ -1,4 +1,4 @@
-//! Sharing never gives a sequence somebody else's past, whatever is admitted, grown, forked and finished.
+//! A sequence never shares pages of another prefix, however sequences are admitted, grown, forked and finished.
 
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 
@@ -202,7 +202,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Sequences, and what a device would have written into each page: the truth that sharing must not break.
+/// Sequences, and the tokens written into each page of a device: the ground truth for sharing.
 struct World {
     blocks: Blocks,
     written: Vec<Vec<u32>>,
@@ -249,7 +249,7 @@ impl World {
         self.check();
     }
 
-    /// Writes `tokens[from..]` as a step would, or gives up the sequence when there is no room.
+    /// Writes `tokens[from..]` like a step, or releases the sequence if no page is free.
     fn compute(&mut self, mut chain: Chain, tokens: Vec<u32>, from: usize) {
         if !self.blocks.grow(&mut chain, tokens.len()) {
             return self.blocks.release(chain);

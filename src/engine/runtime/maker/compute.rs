@@ -7,7 +7,7 @@ use muster_kernels::cpu;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use tracing::warn;
 
-/// Added to the nice value: at 10 the text loop gets nine tenths of a processor that both want.
+/// Added to the nice value: at 10 the text loop gets nine tenths of a contended processor.
 #[cfg(target_os = "linux")]
 const NICER: i32 = 10;
 
@@ -26,7 +26,7 @@ pub fn enter_background() -> Option<ThreadPool> {
     }
 }
 
-/// With the calling thread as its first, so that every call of rayon on this thread uses the pool.
+/// The calling thread is its first thread, so that every rayon call on this thread uses the pool.
 fn rayon_pool() -> Result<ThreadPool, ThreadPoolBuildError> {
     ThreadPoolBuilder::new()
         .num_threads(cpu::threads())

@@ -17,7 +17,7 @@ pub type PipelineLoader = Box<dyn FnOnce() -> Result<Box<dyn Pipeline>, LoadErro
 /// How much a maker takes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MakerLimits {
-    /// Jobs of all pipelines that may wait, at least one. One more is answered [`Failure::Busy`].
+    /// Limit of waiting jobs of all pipelines, at least one. Further jobs get [`Failure::Busy`].
     pub max_waiting: usize,
 }
 
@@ -123,7 +123,7 @@ impl Maker {
         Ok(stream)
     }
 
-    /// Waits until the thread has ended. While a `Maker` is there, only a bug of the maker itself ends it.
+    /// Waits until the thread has ended, which only a bug of the maker causes while a `Maker` exists.
     pub async fn ended(&self) {
         self.thread.ended().await;
     }

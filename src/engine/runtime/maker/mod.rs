@@ -1,11 +1,11 @@
-//! The maker: a second thread per device, beside the text loop, which runs the pipelines of media.
+//! The maker: a second thread per device, next to the text loop, that runs media pipelines.
 //!
-//! A [`Pipeline`] is a loaded model. [`Maker::make`] turns a [`MakeRequest`] into a [`MakeStream`] of [`MakeEvent`]s. The
-//! thread runs one block of one job, then looks for commands, cancelled jobs and the next turn, so that a block is the
-//! delay of everything. Dropping the stream cancels the job. The operating system divides the processor between both
-//! threads: this one and its pools have a lower priority.
+//! A [`Pipeline`] is a loaded model. [`Maker::make`] turns a [`MakeRequest`] into a [`MakeStream`] of [`MakeEvent`]s.
+//! The thread runs one block of one job, then looks for commands, cancelled jobs and the next turn, so that a block is
+//! the latency of all of them. Dropping the stream cancels the job. The operating system divides the processor between
+//! both threads: this one and its pools have a lower priority.
 //!
-//! A panic costs its job alone. Which models fit is decided elsewhere.
+//! A panic fails only its own job. Memory budgets are decided elsewhere.
 
 mod compute;
 mod handle;
@@ -42,11 +42,11 @@ pub trait Pipeline: Send + Sync {
     }
 }
 
-/// Jobs of one pipeline that take turns, a block each. One runs in any case.
+/// Jobs of one pipeline that take turns, a block each. At least one runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SideBySide {
     pub jobs: usize,
-    /// For all of them together, by their costs.
+    /// Limit of their summed costs.
     pub memory_bytes: u64,
 }
 
@@ -67,13 +67,13 @@ pub enum Advance {
         of: u32,
         preview: Option<Pixels>,
     },
-    /// One result. More may follow.
+    /// An output. More may follow.
     Made(Output),
     /// Every result was returned before.
     Done,
 }
 
-/// An estimate of what a request takes.
+/// Estimated cost of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Steps that the job reports.

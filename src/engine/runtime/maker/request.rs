@@ -88,7 +88,7 @@ pub struct SoundRequest {
     pub key_scale: Option<String>,
     /// Beats of a bar.
     pub time_signature: Option<String>,
-    /// Of the lyrics, two letters.
+    /// Two-letter language code of the lyrics.
     pub vocal_language: Option<String>,
     pub voice: Option<String>,
     pub speed: Option<f32>,

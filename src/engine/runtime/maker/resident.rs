@@ -1,4 +1,4 @@
-//! A loaded pipeline, the jobs that run on it and those that wait for it.
+//! A loaded pipeline with its running and waiting jobs.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::runtime::Failure;
 use crate::runtime::outbox::TooSlow;
 use crate::runtime::work::Queue;
 
-/// Of how many blocks a block's time is the recent mean.
+/// Number of blocks in the moving average of a block's time.
 const RECENT_BLOCKS: u32 = 8;
 
 /// A request that passed the check, on its way to the thread.
@@ -24,7 +24,7 @@ pub struct MakeJob {
     pub request: MakeRequest,
     pub cost: Cost,
     pub outbox: MakeOutbox,
-    /// One place in the queue, free again once the job runs.
+    /// A permit of the queue, released once the job runs.
     pub place: OwnedSemaphorePermit,
 }
 
@@ -44,7 +44,7 @@ struct RunningJob {
     making: Box<dyn Making>,
     memory_bytes: u64,
     outbox: MakeOutbox,
-    /// Held up to the first block, by when the status counts the job as running.
+    /// Held until the first block, when the status begins to count the job as running.
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -98,7 +98,7 @@ impl ResidentPipeline {
         });
     }
 
-    /// The beginning of a job that has room, or else one block of the running job whose turn is next.
+    /// Begins a job if it fits, or else runs one block of the next running job.
     pub fn advance(&mut self) {
         let began = Instant::now();
         match self.has_room() {
@@ -119,7 +119,7 @@ impl ResidentPipeline {
         self.running.is_empty() || (self.running.len() < jobs && has_room())
     }
 
-    /// A job whose reader has room for its results.
+    /// The next job whose outbox is not full.
     fn next_turn(&self) -> Option<usize> {
         self.running.iter().position(|job| !job.outbox.is_full())
     }

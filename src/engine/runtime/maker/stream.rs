@@ -1,8 +1,8 @@
-//! The way of one job's events to their reader. The thread never waits for one.
+//! The channel of a job's events. The thread never waits for its reader.
 //!
-//! A new step replaces an unread one. Results are kept up to [`UNREAD_OUTPUTS`]. A job whose frames are not read rests from
-//! [`UNREAD_FRAMES`] on, so that a video of any length takes the memory of a few. The last event always arrives: an outbox
-//! that is dropped before says that the maker has stopped.
+//! A new step replaces an unread one. Outputs are buffered up to [`UNREAD_OUTPUTS`]. A job with [`UNREAD_FRAMES`]
+//! unread frames pauses, so that a video of any length needs the memory of a few frames. The last event always arrives:
+//! an outbox dropped early reports that the maker has stopped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub enum MakeEvent {
     Failed(Failure),
 }
 
-/// One job's events. Dropping it cancels the job, at most one block later.
+/// A job's events. Dropping it cancels the job at most one block later.
 pub struct MakeStream {
     mailbox: Arc<Mailbox>,
     wake: mpsc::WeakSender<MakerCommand>,

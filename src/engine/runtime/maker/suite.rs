@@ -16,7 +16,7 @@ use crate::runtime::Failure;
 /// A loaded pipeline and requests for it.
 pub struct PipelineFixture {
     pub pipeline: Arc<dyn Pipeline>,
-    /// Held by the pipeline and by each of its jobs.
+    /// Referenced by the pipeline and by each of its jobs.
     pub networks: Arc<dyn Any + Send + Sync>,
     pub request: MakeRequest,
     /// Has another output.

@@ -1,4 +1,4 @@
-//! The maker around a pipeline whose results are known.
+//! Tests of the maker with a pipeline of known results.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -207,7 +207,7 @@ async fn a_tone_and_a_moving_square_are_made() {
     assert!(frames.len() == 3 && left(0) < left(1) && left(1) < left(2));
 }
 
-/// A model whose videos have so many frames, each made at once.
+/// A model whose videos have this many frames, generated at once.
 #[derive(Clone)]
 struct FrameFlood {
     frames: u32,
@@ -453,7 +453,7 @@ async fn blocks_wait_for_a_load_and_go_on() {
 async fn a_slow_reader_finds_the_latest_step_and_the_end() {
     let maker = serving(SamplePipeline::default()).await;
     let mut stream = maker.make("sample", image(200)).unwrap();
-    // The thread goes on without a reader.
+    // The thread continues without a reader.
     is_idle(&maker).await;
     let step = stream.next().await;
     assert!(

@@ -23,7 +23,7 @@ pub enum MakerCommand {
         name: String,
         reply: oneshot::Sender<Result<(), Failure>>,
     },
-    /// Start no further block until told to resume; jobs keep their place.
+    /// Starts no block until `Resume`; jobs keep their state.
     Pause(oneshot::Sender<()>),
     Resume(oneshot::Sender<()>),
     /// A stream was dropped: retire its job, even when parked.
@@ -53,7 +53,7 @@ impl MakerThread {
 
     fn admit(&mut self, job: MakeJob) {
         let Some(index) = self.position(&job.model) else {
-            // Unloaded since the job was checked.
+            // The model was unloaded after the check.
             let failure = self.board.not_loaded(&job.model);
             return job.outbox.finish(Err(failure));
         };

@@ -52,7 +52,7 @@ pub fn is_at(path: &Path) -> bool {
 }
 
 impl MusicFolder {
-    /// `replacements` are folders of components that are used instead of those in the folder.
+    /// `replacements` replace components of the folder.
     pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         let index_path = path.join(INDEX);
         if !index_path.is_file() {
@@ -122,7 +122,7 @@ impl MusicFolder {
             ..LoadOptions::default()
         };
         Ok(MusicNetworks {
-            // One token more than are read, so that longer texts show.
+            // One more token than the limit, so that longer texts are detected.
             tokenizer: PromptTokenizer::open(&self.tokens, MOST_LYRICS_TOKENS + 1, isolation)?,
             text: Decoder::load(&self.text, device, &options, &mut |_, _| {})?,
             conditions: load.read(self.conditions, SongConditions::load)?,

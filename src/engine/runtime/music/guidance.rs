@@ -1,7 +1,7 @@
 //! Adaptive projected guidance (Sadat et al., 2024): a direction under the conditions of a song, led away from that
 //! without conditions, but not along itself, which would only make the song louder.
 
-/// Of the difference of the steps before.
+/// Weight of earlier steps' differences.
 const MOMENTUM: f64 = -0.75;
 /// The longest difference of one number along all frames.
 const MOST_LENGTH: f64 = 2.5;

@@ -1,4 +1,4 @@
-//! One song: an asynchronous function that stops after each block of its networks.
+//! Generates one song: an asynchronous function that yields after each block of its networks.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ pub async fn decode(networks: &MusicNetworks, latents: &[f64], frames: usize) ->
     Ok(samples)
 }
 
-/// With the loudest sample at [`PEAK`].
+/// Scales the loudest sample to [`PEAK`].
 pub fn leveled(mut samples: Vec<f32>) -> Vec<f32> {
     let loudest = samples
         .iter()

@@ -1,10 +1,10 @@
 //! Music by ACE-Step 1.5: [`MusicPipeline`] is a loaded model of the [`maker`](super::maker).
 //!
-//! `folder` reads a model's files, `texts` writes down a request as the text encoder was trained to read it, `plan` fills
-//! in and checks a request, `job` runs it one block at a time, with `guidance` where a model needs it. Noise is
+//! `folder` reads a model's files, `texts` formats a request for the text encoder, `plan` fills in and checks a
+//! request, `job` runs it one block at a time, with `guidance` if the model needs it. Noise is
 //! [`diffusion`](super::diffusion)'s.
 //!
-//! Conventions are those of the reference implementation, so that a seed makes the same song.
+//! Conventions are those of the reference implementation, so that a seed gives the same song.
 
 mod folder;
 mod guidance;
@@ -26,20 +26,20 @@ use super::text::Isolation;
 use super::{ComponentFolders, DeviceChoice, Failure, LoadError};
 use crate::networks::weights::Quantize;
 
-/// Where a model that makes music is, and how to hold it.
+/// Location, defaults and memory limit of a music model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MusicSource {
     /// A folder as diffusers keeps it.
     pub path: PathBuf,
-    /// Used instead of the folders in `path`.
+    /// Replace components of the folder `path`.
     pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
-    /// Used where a request says nothing.
+    /// For settings that a request omits.
     pub defaults: MusicDefaults,
-    /// A song that takes more than this beside the weights is refused.
+    /// Requests that need more memory besides the weights are refused.
     pub memory_bytes: Option<u64>,
-    /// Read the tokenizer in a process of its own: the files are untrusted.
+    /// Parses the tokenizer in a separate process, because the files are untrusted.
     pub isolation: Option<Box<Isolation>>,
 }
 
@@ -48,15 +48,15 @@ pub struct MusicSource {
 pub struct MusicDefaults {
     pub seconds: Option<f32>,
     pub steps: Option<u32>,
-    /// Of models with guidance.
+    /// For models with guidance.
     pub cfg_scale: Option<f32>,
 }
 
-/// The memory that a model takes on a device, counted before anything is loaded.
+/// Memory of a model on a device, estimated before loading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MusicFootprint {
     pub weight_bytes: u64,
-    /// Beside the weights, for one song of the model's own length.
+    /// Memory besides the weights for one song of the model's default length.
     pub song_bytes: u64,
     /// The length of that song.
     pub seconds: f32,
@@ -69,7 +69,7 @@ pub struct MusicPipeline {
     memory_bytes: Option<u64>,
 }
 
-/// As the makers of the models advise.
+/// Recommendations of the models' authors.
 const TURBO_STEPS: u32 = 8;
 const BASE_STEPS: u32 = 50;
 
@@ -110,7 +110,7 @@ impl MusicSource {
         Ok(MusicFolder::open(&self.path, &self.components)?)
     }
 
-    /// From the headers of the files.
+    /// Reads only the headers of the files.
     pub fn footprint(&self) -> Result<MusicFootprint, LoadError> {
         Ok(self.open()?.footprint(&self.defaults))
     }

@@ -1,4 +1,4 @@
-//! The networks of one model, and what passes between them: texts to conditions, latents to sound.
+//! The networks of one model, and conversions between them: texts to conditions, latents to samples.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub struct MusicNetworks {
     pub transformer: AceStep,
     pub autoencoder: Oobleck,
     pub device: Device,
-    /// The timbre of songs without a reference, once the first song has asked for it.
+    /// The timbre of songs without a reference, cached after the first one.
     pub timbre: Mutex<Option<Tensor>>,
 }
 

@@ -1,4 +1,4 @@
-//! A request with every default filled in and every limit checked, and what it will take.
+//! A request with all defaults filled in and all limits checked, and its memory estimate.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,18 +16,18 @@ const MOST_CFG_SCALE: f32 = 100.0;
 pub const MOST_SECONDS: u32 = 600;
 const LEAST_SECONDS: f32 = 0.5;
 const MOST_BPM: u32 = 400;
-/// Songs of a series. Each draws the noise of those before it.
+/// Limit of a batch's index, since a song skips the noise of those before it.
 const MOST_INDEX: u32 = 15;
 /// Longer texts are refused before they are cut into tokens.
 const MOST_TEXT_BYTES: usize = 1 << 16;
-/// Of a key, a time signature or a language.
+/// Limit of a key, a time signature or a language.
 const MOST_NAME_BYTES: usize = 64;
-/// As the networks were trained.
+/// The limits of the networks' training.
 pub const MOST_TEXT_TOKENS: usize = 256;
 pub const MOST_LYRICS_TOKENS: usize = 2048;
 /// How far noise levels are moved towards noise: the model's own.
 const SHIFT: f64 = 3.0;
-/// Less of a frame is not asked for.
+/// Shorter parts of a frame are ignored.
 const LEAST_FRAME: f64 = 1e-3;
 /// Seconds of a reference sound.
 const TIMBRE_SECONDS: f64 = 30.0;
@@ -41,7 +41,7 @@ pub struct MusicPlan {
     pub lyrics: Vec<u32>,
     /// Noise levels, from 1 to 0.
     pub levels: Vec<f64>,
-    /// How far directions are led away from those without conditions; none where nothing is guided.
+    /// Guidance scale; `None` without guidance.
     pub cfg_scale: Option<f64>,
     pub seed: u64,
     pub index: u32,
@@ -145,8 +145,8 @@ pub fn timbre_frames(spec: &OobleckSpec) -> usize {
     frames(spec, TIMBRE_SECONDS as f32)
 }
 
-/// Memory of a song beside the weights: the largest that one of the networks holds at once, with the keys of the
-/// conditions, and the samples.
+/// Memory of a song besides the weights: the largest of its networks' activations, plus the keys of the conditions and
+/// the samples.
 pub fn song_bytes(
     (transformer, conditions, autoencoder): (&AceStepSpec, &SongConditionSpec, &OobleckSpec),
     frames: usize,

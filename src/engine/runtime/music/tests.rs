@@ -14,9 +14,9 @@ use crate::runtime::DeviceChoice;
 use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
 use crate::runtime::maker::{Output, PassReports, Pcm, SoundRequest};
 
-/// Of numbers in latents, which are some units large.
+/// Tolerance of latents, whose values are a few units large.
 const LATENT_TOLERANCE: f64 = 1e-3;
-/// Of samples from -1 to 1.
+/// Tolerance of samples from -1 to 1.
 const SAMPLE_TOLERANCE: f64 = 1e-4;
 
 fn golden() -> GoldenTensors {

@@ -5,9 +5,9 @@ use std::fmt::Display;
 /// The task, as every text names it.
 const INSTRUCTION: &str = "Fill the audio semantic mask based on the given conditions:";
 const END: &str = "<|endoftext|>";
-/// Of a setting that a request leaves open.
+/// Value of settings that a request omits.
 const OPEN: &str = "N/A";
-/// Of lyrics whose language a request leaves open.
+/// Default language of lyrics.
 const LANGUAGE: &str = "en";
 
 /// A song in words.

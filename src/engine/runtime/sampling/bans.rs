@@ -1,12 +1,12 @@
-//! Tokens that may not be drawn because they would end a text that is not to end, or not yet.
+//! Bans of tokens that would end a text too early or at all.
 
 use crate::runtime::StopRules;
 
-/// Of one sequence.
+/// Bans of one sequence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bans {
     always: Vec<u32>,
-    /// Only for tokens with a lower number than `min_tokens`.
+    /// Banned for tokens with an index below `min_tokens`.
     early: Vec<u32>,
     min_tokens: usize,
 }
@@ -39,7 +39,7 @@ impl Bans {
         self.always.is_empty() && self.early.is_empty()
     }
 
-    /// For the token with number `index`. A text that has `min_tokens` tokens may end with the next one.
+    /// Applies to the token with this index. A text with `min_tokens` tokens may end with the next one.
     pub fn apply(&self, logits: &mut [f32], index: usize) {
         let early = if index < self.min_tokens {
             &self.early[..]

@@ -51,8 +51,8 @@ fn keep_best(kept: &mut Vec<Candidate>, count: usize) -> f32 {
     kept.last().map_or(f32::NEG_INFINITY, |worst| worst.logit)
 }
 
-/// The candidate where the running sum of weights, in the order of ids, passes `random` of their total. The
-/// order of ids makes the draw independent of how the candidates were found.
+/// Samples by inverse transform: the candidate, in the order of ids, where the cumulative weight passes `random` of the
+/// total. The order of ids makes the result independent of how the candidates were found.
 pub fn at(candidates: &mut [Candidate], random: f64) -> u32 {
     candidates.sort_unstable_by_key(|candidate| candidate.id);
     let total: f64 = candidates.iter().map(|c| f64::from(c.weight)).sum();

@@ -1,8 +1,8 @@
-//! Randomness without state: the draw for token `index` of choice `choice` depends on these and the seed alone,
-//! so that any worker can go on where another stopped.
+//! Stateless random numbers: the draw for token `index` of choice `choice` depends only on these and the seed, so that
+//! any worker can continue an interrupted text.
 
-/// A number in `[0, 1)`, made by three rounds of the SplitMix64 finalizer over seed, choice and index, each
-/// spread by an odd constant first. Part of what a seed promises: changing it changes every seeded text.
+/// A number in `[0, 1)` from three rounds of the SplitMix64 finalizer over seed, choice and index, each multiplied by
+/// an odd constant first. A stable interface: a change would change every seeded text.
 pub fn uniform(seed: u64, choice: u32, index: u64) -> f64 {
     let choice = u64::from(choice).wrapping_mul(0xd1b5_4a32_d192_ed03);
     let index = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);

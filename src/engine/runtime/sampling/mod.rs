@@ -1,12 +1,12 @@
-//! From logits to the next token.
+//! The sampler: chooses the next token from logits.
 //!
-//! In this order: repetition, presence and frequency penalties, logit bias, the mask of a grammar, banned tokens; then at
-//! temperature 0 the best token (the lowest id among equals), else smoothing, temperature, top_k, top_a, top_p,
-//! min_p relative to the best, tfs, typical, and one draw; each looks at what the one before it left. A temperature
-//! that moves (`dynatemp_range`) is found from what top_k leaves, and around 0 as well: then the best token is taken
-//! where it stays there. Log probabilities are those of the model itself, before any of this.
+//! In this order: repetition, presence and frequency penalties, logit bias, the mask of a grammar, banned tokens; then
+//! at temperature 0 the best token (the lowest id among equals), else smoothing, temperature, top_k, top_a, top_p,
+//! min_p relative to the best, tfs, typical, and one draw; each filters the result of the one before. Dynamic
+//! temperature (`dynatemp_range`) uses the entropy of the candidates after top_k; a resulting temperature of 0 takes
+//! the best token. Log probabilities are those of the model, before any of these steps.
 //!
-//! Nothing here sorts a whole vocabulary, unless one of the settings in `shaping` acts.
+//! Only the settings in `shaping` sort the whole vocabulary.
 
 mod bans;
 mod candidates;
@@ -47,7 +47,7 @@ pub struct Scratch {
     open: Vec<Candidate>,
 }
 
-/// Which tokens a grammar allows: one bit each. What lies past its end is not allowed.
+/// Tokens that a grammar allows, one bit each. Tokens past the end are not allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenMask {
     words: Vec<u32>,
@@ -83,7 +83,7 @@ impl Sampler {
         }
     }
 
-    /// Some tokens are not drawn, or not yet.
+    /// Bans some tokens, permanently or up to a minimum length.
     #[must_use]
     pub fn with_bans(self, bans: Bans) -> Self {
         Self { bans, ..self }
@@ -123,7 +123,7 @@ impl Sampler {
         self.report(id, scratch)
     }
 
-    /// A token that follows these logits whatever they say, with its log probability.
+    /// The log probability of a given token after these logits.
     pub fn score(
         id: u32,
         logits: &[f32],
@@ -138,7 +138,7 @@ impl Sampler {
         logprobs(id, logits, alternatives, weights, candidates)
     }
 
-    /// Counts a token that was not drawn.
+    /// Counts a token that was not sampled, for penalties.
     pub fn count(&mut self, id: u32) {
         if let Some(penalties) = &mut self.penalties {
             penalties.count(id);
@@ -174,7 +174,7 @@ impl Sampler {
         }
     }
 
-    /// Leaves the candidates to draw from.
+    /// Filters the candidates to sample from.
     fn shape(&self, shaping: &Shaping, logits: &[f32], best: f32, scratch: &mut Scratch) {
         let Settings { top_p, min_p, .. } = self.settings;
         let Scratch {
@@ -284,7 +284,7 @@ impl TokenMask {
         Self { words }
     }
 
-    /// Allows what these words allow, the first token in the lowest bit of the first.
+    /// Copies these words; the lowest bit of the first is token 0.
     pub fn copy_words(&mut self, words: &[u32]) {
         self.words.clear();
         self.words.extend_from_slice(words);

@@ -1,21 +1,21 @@
-//! The nucleus: the fewest best tokens that together weigh a wanted share (Holtzman et al. 2020).
+//! The nucleus: the fewest best tokens whose weights sum to `top_p` (Holtzman et al. 2020).
 //!
-//! Nothing is sorted but a handful. Tokens fall into buckets by their distance from the best; the weight in each
-//! bucket tells in which one the share is reached, and only that one is looked into, again by buckets if many are in
-//! it. A better logit never falls into a later bucket and equal ones share theirs, so the cut is exact.
+//! Only a few tokens are sorted. Tokens are put into buckets by their distance from the best; the buckets' weights
+//! determine the bucket where `top_p` is reached, which is searched by buckets again if it is large. Buckets preserve
+//! the order of logits, and equal logits share a bucket, so that the cut is exact.
 
 use super::candidates::Candidate;
 
 const BUCKETS: usize = 256;
 const LAST: f32 = BUCKETS as f32 - 1.0;
 
-/// Tokens looked at together: none near the best, and all are passed over at once.
+/// Tokens compared together: if none is near the best, all are skipped at once.
 const LANES: usize = 16;
 
 /// Weights are added up in copies in turn, because neighbours often share a bucket and would wait for each other.
 const COPIES: usize = 8;
 
-/// So many are quicker sorted than looked through once more.
+/// Up to this many candidates, sorting is faster than another pass of buckets.
 const FEW: usize = 64;
 
 /// Below `e^-87.5` times the best a weight is 0 in any case.
@@ -25,7 +25,7 @@ const FARTHEST: f64 = 87.5;
 /// above 10 with all but the flattest logits.
 const LAST_TO_MEAN: f64 = 8.0;
 
-/// How weights came from logits, and what they sum up to.
+/// Parameters of the weights, and their sum.
 #[derive(Debug, Clone, Copy)]
 pub struct Weighing {
     pub best: f32,
@@ -33,8 +33,8 @@ pub struct Weighing {
     pub total: f64,
 }
 
-/// Sets to 0 the weights of tokens that are no better than the last of the nucleus but come after it, and returns
-/// the least logit in the nucleus: what is below it is for the caller to drop.
+/// Sets to 0 the weights of tokens that equal the last of the nucleus but come after it, and returns the least logit in
+/// the nucleus: the caller drops everything below.
 pub fn cut(
     logits: &[f32],
     weights: &mut [f32],
@@ -61,7 +61,7 @@ pub fn cut(
     last.logit
 }
 
-/// Keeps those candidates that are in their nucleus, at least one. `open` is working memory.
+/// Keeps the candidates in their nucleus, at least one. `open` is scratch memory.
 pub fn keep(candidates: &mut Vec<Candidate>, top_p: f64, open: &mut Vec<Candidate>) {
     let total: f64 = candidates.iter().map(|c| f64::from(c.weight)).sum();
     open.clone_from(candidates);

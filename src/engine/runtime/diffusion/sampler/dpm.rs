@@ -45,7 +45,7 @@ pub async fn fast(network: Network, mut x: Vec<f64>, sigmas: Vec<f64>) -> Vec<f6
 /// Tolerances of the error, absolute and relative.
 const TOLERANCES: [f64; 2] = [0.0078, 0.05];
 const FIRST_WIDTH: f64 = 0.05;
-/// A step whose next one would be shorter than this share of it is made again.
+/// A step is repeated with a smaller width if its error shrinks the width below this factor.
 const LEAST_GROWTH: f64 = 0.81;
 
 /// Steps of second and third order side by side; their difference is the error. Ends at the lowest level above 0.
@@ -87,7 +87,7 @@ fn error(low: &[f64], high: &[f64], before: &[f64]) -> f64 {
     (squares.sum::<f64>() / low.len() as f64).sqrt()
 }
 
-/// Where a run starts and ends, as `t`.
+/// The first and last `t` of a run.
 fn ends(sigmas: &[f64]) -> Option<(f64, f64)> {
     let last = sigmas.iter().rev().find(|sigma| **sigma > 0.0)?;
     Some((-sigmas[0].ln(), -last.ln()))

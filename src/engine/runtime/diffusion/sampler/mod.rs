@@ -1,8 +1,8 @@
 //! Samplers: from noise to an image in a few evaluations of a network.
 //!
-//! A sampler is written as its formula reads, a function that awaits each evaluation. [`SamplingRun`] turns it around: the
-//! run stops at each evaluation and goes on with the answer, so that the owner of the device can do other work, report
-//! or cancel in between.
+//! A sampler is an asynchronous function that follows its formula and awaits each evaluation. [`SamplingRun`] inverts
+//! the control: the run stops at each evaluation and continues with the result, so that the owner of the device can do
+//! other work, report progress or cancel in between.
 
 mod dpm;
 mod multistep;
@@ -76,7 +76,7 @@ impl DiffusionSampler {
         SAMPLERS.iter().map(|entry| entry.0)
     }
 
-    /// Whether the schedule of a run has one level more, whose last but one is left out.
+    /// Whether the schedule of a run has one more level, and omits the last but one.
     pub fn drops_penultimate(self) -> bool {
         matches!(self, Self::Dpm2 | Self::Dpm2Ancestral)
     }
@@ -92,21 +92,21 @@ pub struct Evaluation {
     pub sigma: f64,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SamplingStep {
     Evaluate(Evaluation),
     Done(Vec<f64>),
 }
 
-/// A sampler on its way. Waits without work until it is told what the network expects below the noise.
+/// A sampler in progress, suspended until it receives the network's prediction of the clean image.
 pub struct SamplingRun {
     formula: Pin<Box<dyn Future<Output = Vec<f64>> + Send>>,
     exchange: Exchange,
 }
 
 impl SamplingRun {
-    /// From `x` at the first of `sigmas`, which descend to 0.
+    /// Starts with `x` at the first of `sigmas`, which descend to 0.
     pub fn start(
         sampler: DiffusionSampler,
         x: Vec<f64>,
@@ -172,7 +172,7 @@ impl SamplingRun {
     }
 }
 
-/// What a formula asks and what it is told.
+/// The formula's pending evaluation and its result.
 #[derive(Default)]
 struct Slots {
     question: Option<Evaluation>,

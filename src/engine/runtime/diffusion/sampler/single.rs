@@ -1,4 +1,4 @@
-//! Samplers that look at nothing but the current step.
+//! Samplers that use only the current step.
 
 use super::{Network, NoiseSource, ancestral, slope, sum};
 
@@ -78,7 +78,7 @@ async fn to_middle_and_on(network: &Network, x: &[f64], from: f64, to: f64) -> V
     sum(&[(1.0, x), (to - from, &d)])
 }
 
-/// For networks that see the clean image at once (latent consistency models).
+/// For latent consistency models, which predict the clean image in one step.
 pub async fn lcm(
     network: Network,
     mut x: Vec<f64>,
@@ -94,7 +94,7 @@ pub async fn lcm(
     x
 }
 
-/// Euler's step, for samplers whose own formula has no last step.
+/// Euler's step, for samplers whose formula has no last step.
 pub async fn euler_step(network: &Network, x: &[f64], from: f64, to: f64) -> Vec<f64> {
     let denoised = network.denoise(x, from).await;
     sum(&[(1.0, x), (to - from, &slope(x, &denoised, from))])

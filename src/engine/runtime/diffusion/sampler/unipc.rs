@@ -48,7 +48,7 @@ pub async fn uni_pc(
     x
 }
 
-/// One step between two levels.
+/// A step between two levels.
 struct UniPcStep<'a> {
     newest: &'a [f64],
     /// `(m_i - m_0) / r_i` of earlier predictions.
@@ -105,7 +105,7 @@ impl<'a> UniPcStep<'a> {
 
     fn predict(&self, x: &[f64]) -> Vec<f64> {
         let count = self.differences.len();
-        // The paper's choice for the second order, which is not what the equations give.
+        // The paper's choice for the second order, which differs from the solution of the equations.
         let weights = match count {
             1 => vec![0.5],
             _ => self.weights(count),

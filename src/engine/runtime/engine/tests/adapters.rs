@@ -1,4 +1,4 @@
-//! Adapters through the whole engine: those of `tests/fixtures/golden/text-adapters`.
+//! LoRA adapters through the whole engine: those of `tests/fixtures/golden/text-adapters`.
 
 use candle_core::{DType, Device};
 
@@ -92,7 +92,8 @@ async fn jobs_with_three_adapters_and_none_run_in_one_batch() {
     }
 }
 
-/// A prompt of the base, of two adapters, and of one of them once more: pages and states are those of the adapter.
+/// The same prompt with the base model, with two adapters, and with one of them again: pages and states belong to an
+/// adapter.
 #[tokio::test]
 async fn a_computed_prompt_is_found_with_the_same_adapter_alone() {
     for (base, names) in [

@@ -83,7 +83,7 @@ async fn a_text_is_written_while_a_long_batch_is_encoded() {
             .await
             .unwrap();
     }
-    // With one step of the text for each batch it would have forty tokens by the end.
+    // At one decode step per batch the text would have forty tokens at the end.
     let sequences: Vec<EncoderInput> = (0..BATCHES * 8)
         .map(|_| vec![1; TOKENS / 8].into())
         .collect();

@@ -19,7 +19,7 @@ use muster_kernels::PAGE_TOKENS;
 const MODEL: &str = "eyes";
 const TOKENS: usize = 32;
 
-/// One without states, whose prefixes are shared page by page.
+/// A model without recurrent states, whose prefixes are shared page by page.
 const PAGED: &str = "qwen3-vl";
 
 async fn seeing(folder: &str, limits: EngineLimits, cache_tokens: usize) -> Runtime {
@@ -71,7 +71,7 @@ fn plain() -> TextRequest {
     asked(content(0), Vec::new())
 }
 
-/// As many tokens as the golden has.
+/// With as many tokens as the golden output.
 fn as_long(request: TextRequest, golden: &Golden) -> TextRequest {
     let max_tokens = Some(golden.tokens("both.greedy").len());
     TextRequest {
@@ -101,7 +101,7 @@ async fn a_chat_with_images_is_answered_as_by_the_reference_and_counted() {
     }
 }
 
-/// Also in chunks that cut the images.
+/// Includes prefill chunks that split images.
 #[tokio::test]
 async fn chats_with_images_and_without_run_side_by_side_as_alone() {
     for folder in FOLDERS {

@@ -12,7 +12,7 @@ use crate::runtime::{
     DeviceChoice, EngineLimits, ModelSource, Prompt, Runtime, StopRules, TextRequest,
 };
 
-/// In the order of `driver.cpp: Counts`.
+/// Field order as in `driver.cpp: Counts`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct DriverCounts {
@@ -116,5 +116,6 @@ async fn a_step_asks_little_of_the_driver() {
 
 const NAMES: [&str; 5] = ["launches", "allocations", "uploads", "downloads", "lookups"];
 
-/// The most of each in a step of so many texts, with the fixture's two layers. Lower them when there are fewer.
+/// The most calls of each kind in a step of this many texts, with the fixture's two layers. Lower them when there are
+/// fewer.
 const STEPS: [(usize, [c_ulong; 5]); 2] = [(1, [37, 50, 7, 1, 8]), (4, [44, 56, 8, 1, 9])];

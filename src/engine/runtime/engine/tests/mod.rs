@@ -1,4 +1,4 @@
-//! The engine around a network whose answers are known.
+//! Tests of the engine with a fake network.
 
 use std::sync::Arc;
 
@@ -260,7 +260,7 @@ async fn cancelling_frees_the_place_within_one_step() {
     assert_eq!(status.models[0].free_pages, status.models[0].pages);
 }
 
-/// Waits until so many sequences are on the device.
+/// Waits until this many sequences are running.
 async fn until_running(runtime: &Runtime, count: usize) {
     eventually("the wanted sequences", async || {
         match runtime.status().running {
@@ -309,7 +309,7 @@ async fn a_reader_that_does_not_read_delays_nobody_and_is_given_up() {
         "everything before the end arrives"
     );
     match end {
-        // The context ends before patience does.
+        // The context may end before the slow reader's timeout.
         Ok((reason, _)) => assert_eq!(
             (reason, CONTEXT < SLOW_READER_TOKENS + 100),
             (FinishReason::Length, true)

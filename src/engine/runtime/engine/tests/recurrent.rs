@@ -14,7 +14,7 @@ use crate::runtime::{
 use muster_kernels::PAGE_TOKENS;
 
 const MODEL: &str = "recurrent";
-/// No more: the answer of one of them goes on with an end.
+/// Not more, because one of the answers contains an end token after that.
 const TOKENS: usize = 16;
 
 async fn loaded(name: &str, limits: EngineLimits, cache_tokens: usize) -> Runtime {
@@ -49,7 +49,7 @@ async fn written(runtime: &Runtime, request: TextRequest) -> Vec<u32> {
     ids
 }
 
-/// Prompts that begin alike, of different lengths, and what each is answered alone.
+/// Prompts with a common prefix and different lengths, each answered alone.
 async fn alone(name: &str, prompt: &[u32]) -> Vec<(Vec<u32>, Vec<u32>)> {
     let mut answers = Vec::new();
     for length in [93, 60, 31, 64, 5] {

@@ -1,4 +1,4 @@
-//! Proposed tokens change no text, whatever the text and however often they are right.
+//! Speculative decoding changes no text, however often the draft tokens are accepted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn sampled(seed: u64) -> Sampling {
     }
 }
 
-/// One request for each thing that a draw depends on.
+/// One request per feature that affects sampling.
 fn requests(prompt: &str, tokens: usize) -> Vec<TextRequest> {
     let plain = || limited(prompt, tokens);
     let with = |sampling| TextRequest {
@@ -196,7 +196,7 @@ async fn proposals_change_no_text_that_hardly_repeats() {
     check(Rule::Scatters, "word after word ", 200).await;
 }
 
-/// Pages that were found by their tokens hold what the network computed for these, not for rejected ones.
+/// Pages in the prefix cache contain keys and values of accepted tokens, not of rejected ones.
 #[tokio::test]
 async fn rejected_tokens_are_in_no_page_that_others_find() {
     let plain = start(&Fake::new(Rule::Stutters), limits(Speculation::Off), 4096).await;

@@ -1,4 +1,4 @@
-//! What runs inside a prover: a source is compiled and followed at random, under limits.
+//! The prover's process: compiles a source and generates random text from it, under limits.
 
 use std::io::{self, Write, stdin, stdout};
 use std::process::exit;
@@ -94,7 +94,7 @@ fn follow(matcher: &mut Matcher, seed: u64) {
     }
 }
 
-/// The smallest vocabulary that can write any text: it needs nothing of a model and is there in milliseconds.
+/// The smallest vocabulary that can write any text: independent of the model and built in milliseconds.
 struct Bytes(TokTrie);
 
 impl Bytes {

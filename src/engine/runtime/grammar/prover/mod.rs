@@ -1,9 +1,10 @@
-//! Sources of grammars are proven in a process that can be ended before this one compiles them.
+//! Grammar sources are first compiled in a child process, which can be killed.
 //!
 //! The library that compiles grammars may recurse, allocate or compute without end, and nothing stops it from inside. A
-//! prover compiles a source and follows it at random; only what it calls sound is compiled here. Masks stay in this
-//! process, where they take microseconds: a matcher has no serialized form, and proven sources are bounded by the
-//! library's own limits on items and lexer states. A prover has a vocabulary of bytes, so it needs nothing of the model.
+//! prover compiles a source and generates random text from it; only sources that pass are compiled here. Masks stay in
+//! this process, where they take microseconds: a matcher has no serialized form, and proven sources are bounded by the
+//! library's own limits on items and lexer states. A prover has a vocabulary of bytes, so it needs nothing of the
+//! model.
 
 mod child;
 
@@ -22,7 +23,7 @@ use muster_process::child::{ChildProcess, Death, to_bytes};
 
 pub use child::serve;
 
-/// What a prover may use for one source.
+/// Time and memory limits per source.
 const PROOF_TIME: Duration = Duration::from_secs(3);
 const MEMORY: u64 = 512 << 20;
 /// Schemas are compiled recursively.
@@ -37,16 +38,16 @@ const TOO_SLOW_FOR: Duration = Duration::from_secs(60);
 /// How a prover is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProverProgram {
-    /// This program, and the arguments that make it [`serve`].
+    /// This executable, with the arguments that make it call [`serve`].
     pub program: PathBuf,
     pub arguments: Vec<String>,
 }
 
-/// What a prover says of a source.
+/// The prover's verdict on a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Proof {
     Sound,
-    /// With the reason.
+    /// The reason is shown to the client.
     Refused(String),
 }
 
@@ -68,7 +69,7 @@ struct RememberedRefusal {
     until: Option<Instant>,
 }
 
-/// By keyed hashes that nobody outside can aim at.
+/// Keyed by seeded hashes, so that clients cannot construct collisions.
 #[derive(Default)]
 struct Verdicts {
     keys: [RandomState; 2],
@@ -87,7 +88,7 @@ impl Prover {
         }
     }
 
-    /// Fails where the source is not to be compiled. A verdict is remembered, whatever it cost.
+    /// Fails if the source must not be compiled. Verdicts are cached, whatever their cost.
     pub fn prove(&self, source: &TopLevelGrammar) -> Result<(), Failure> {
         let frame = to_bytes(source);
         let proof = match self.verdict(&frame) {
@@ -106,7 +107,7 @@ impl Prover {
         }
     }
 
-    /// Refused sources are told from memory before they wait for a slot.
+    /// Cached refusals are returned without waiting for a slot.
     pub fn known_refusal(&self, source: &TopLevelGrammar) -> Option<Failure> {
         match self.verdict(&to_bytes(source))? {
             Proof::Sound => None,
@@ -120,7 +121,7 @@ impl Prover {
         lock(&self.known).of(frame)
     }
 
-    /// What a prover says, and until when that is to be believed.
+    /// The prover's verdict, and its expiry.
     fn ask(&self, frame: &[u8]) -> Result<(Proof, Option<Instant>), Failure> {
         let idle = lock(&self.idle).pop();
         if let Some(prover) = idle {
@@ -164,7 +165,7 @@ fn refused_by(death: &Death) -> (Proof, Option<Instant>) {
     (Proof::Refused(reason(death)), until)
 }
 
-/// As a client reads it.
+/// The error text for clients.
 fn reason(death: &Death) -> String {
     match death {
         Death::Time(limit) => format!(

@@ -117,7 +117,7 @@ fn a_lora_of_another_base_is_refused_by_name() {
     assert!(error.contains("strength of a LoRA is NaN"), "{error}");
 }
 
-/// A file with one tensor more or another value, beside what it is made of.
+/// A copy of a file with changed bytes, for example a further tensor.
 fn altered(name: &str, change: impl FnOnce(&mut Vec<u8>)) -> (tempfile::TempDir, LoraUse) {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = std::fs::read(lora(name, 1.0, 1.0).file).unwrap();

@@ -254,12 +254,12 @@ fn a_single_file_draws_with_the_autoencoder_of_another_model() {
     );
     let own_bytes = own_bytes.unwrap().footprint(&defaults).weight_bytes;
     assert_eq!(shared.len(), 1);
-    // That of the file, which has the same sizes, is not counted.
+    // The file's own autoencoder, of the same size, is not counted.
     assert_eq!(other.footprint(&defaults).weight_bytes, own_bytes);
     let other = pipeline_of(other);
     assert_eq!(latent_of(&own, request()), latent_of(&other, request()));
     assert_ne!(draw(&own, request()), draw(&other, request()));
-    // That of its folder holds the same numbers.
+    // The folder's autoencoder has the same weights.
     let same = pipeline_of(replaced(fixtures().join("tiny-image/vae")).unwrap());
     assert_eq!(draw(&own, request()), draw(&same, request()));
     assert!(replaced(fixtures().join("missing")).is_err());

@@ -1,5 +1,5 @@
-//! Whole drawings against the reference: two small seeded models, and what a loop over the reference's classes draws with
-//! them; see `tests/fixtures/make/drawing.py`.
+//! Complete images compared with the reference: two small seeded models, and the results of the reference's classes
+//! with them; see `tests/fixtures/make/drawing.py`.
 
 mod adapters;
 mod files;

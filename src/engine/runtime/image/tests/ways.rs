@@ -1,4 +1,4 @@
-//! Ways to draw: tiling, second passes, networks made for painting, decoding in tiles.
+//! Options of image generation: tiling, second passes, inpainting networks, tiled decoding.
 
 use super::*;
 

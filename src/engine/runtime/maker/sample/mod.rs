@@ -1,5 +1,5 @@
-//! A pipeline without weights, for tests and measurements: draws a gradient, plays a tone, films a moving square.
-//! Nothing loads one by itself.
+//! A pipeline without weights, for tests and benchmarks: generates a gradient, a tone, or a video of a moving square.
+//! No configuration loads it.
 
 mod image;
 mod sound;
@@ -57,13 +57,13 @@ const MOST_STEPS: u32 = 1000;
 const DEFAULT_SIZE: u32 = 64;
 const DEFAULT_STEPS: u32 = 4;
 
-/// What the blocks of a sample do besides reporting.
+/// The work of a sample's blocks besides progress reports.
 #[derive(Debug, Clone)]
 pub struct SamplePipeline {
-    /// Makes only this, where something is named: the output of a [`MediaRequest`].
+    /// If set, the only supported output of a [`MediaRequest`].
     pub makes: Option<&'static str>,
     pub blocks_per_step: u32,
-    /// Each block multiplies two matrices of so many rows and columns; 0 computes nothing.
+    /// Each block multiplies two square matrices of this size; 0 computes nothing.
     pub matrix: usize,
     pub fault: Option<SampleFault>,
     pub side_by_side: SideBySide,
@@ -73,7 +73,7 @@ pub struct SamplePipeline {
     pub gate: Option<Arc<Mutex<mpsc::Receiver<()>>>>,
 }
 
-/// What goes wrong, on purpose.
+/// Injected faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleFault {
     PanicInCheck,
@@ -108,7 +108,7 @@ impl Default for SamplePipeline {
 }
 
 impl SamplePipeline {
-    /// With blocks that are let through one by one.
+    /// Makes each block wait for a signal.
     #[must_use]
     pub fn gated(self) -> (Self, mpsc::Sender<()>) {
         let (open, gate) = mpsc::channel();
