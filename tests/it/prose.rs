@@ -16,7 +16,7 @@ use crate::layering::{Source, root, sources};
 const COMMENTS: &[(&str, [usize; 3])] = &[
     ("config", [11, 6, 1]),
     ("coordinator", [0, 0, 0]),
-    ("engine", [19, 25, 14]),
+    ("engine", [3, 16, 3]),
     ("kernels", [0, 0, 0]),
     ("muster", [0, 0, 0]),
     ("process", [6, 4, 0]),

@@ -90,7 +90,7 @@ pub struct StopRules {
     pub min_tokens: usize,
     /// The model's end-of-text tokens are never sampled.
     pub ignore_eos: bool,
-    /// Further tokens that end the text. They are not part of it.
+    /// Further tokens that end the text without being part of it.
     pub stop_token_ids: Vec<u32>,
 }
 

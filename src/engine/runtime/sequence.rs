@@ -1,4 +1,4 @@
-//! One running job: what it has said, how it chooses, and who listens.
+//! A running job: its text so far, its sampler, and its event channel.
 
 use std::ops::Range;
 
@@ -18,20 +18,20 @@ pub struct Job {
     pub scope: CacheScope,
     pub prompt: Vec<u32>,
     pub images: PromptImages,
-    /// Log probabilities of its tokens are wanted, and of so many best alternatives.
+    /// Returns log probabilities of prompt tokens, and of this many alternatives.
     pub prompt_logprobs: Option<usize>,
     /// Tokens of an interrupted run.
     pub generated: Vec<u32>,
     pub sampler: Sampler,
-    /// Counted from the first token of all, and never more than the context has room for.
+    /// Counts from the first generated token, including those of an interrupted run, and is limited by the context.
     pub max_tokens: usize,
-    /// Where its grammar is after `generated`.
+    /// The grammar's state after `generated`.
     pub guide: Option<Guide>,
     pub stops: StopStrings,
     pub stop_rules: StopRules,
     pub detokenizer: Detokenizer,
     pub outbox: Outbox,
-    /// One of the engine's places, free again when the job ends.
+    /// A permit of the engine, released when the job ends.
     pub place: OwnedSemaphorePermit,
 }
 
@@ -43,9 +43,9 @@ pub struct SequenceAdvance {
     pub end: Option<Result<FinishReason, NoToken>>,
 }
 
-/// What a sequence goes on with.
+/// Result of sampling.
 enum DrawOutcome {
-    /// A token that was drawn, and those that must follow it.
+    /// A sampled token, and forced tokens after it.
     Tokens(TokenInfo, Vec<u32>),
     /// The text is complete.
     Nothing,
@@ -69,7 +69,7 @@ impl From<NoToken> for Failure {
     }
 }
 
-/// A job among the others, without its tokens: those are the scheduler's.
+/// A job during generation, without its tokens, which the scheduler owns.
 pub struct Sequence {
     usage: Usage,
     images: PromptImages,
@@ -154,8 +154,7 @@ impl Sequence {
         self.scoring.is_some()
     }
 
-    /// Which tokens of these have a log probability to be found, and how many alternatives each: those of the prompt
-    /// that have none yet.
+    /// The prompt tokens among these without a log probability, and the number of alternatives.
     pub fn unscored(&self, tokens: &Range<usize>) -> Option<(Range<usize>, usize)> {
         let scoring = self.scoring?;
         let start = tokens.start.max(scoring.scored);
@@ -171,8 +170,8 @@ impl Sequence {
         }
     }
 
-    /// Draws tokens from `logits`: the first row belongs to the newest token, the others to the proposed ones,
-    /// which count as long as the draw agrees with them.
+    /// Samples tokens from `logits`: the first row belongs to the newest token, the others to draft tokens, which count
+    /// as long as the samples agree with them.
     pub fn advance(
         &mut self,
         logits: &mut [&mut [f32]],
@@ -201,7 +200,8 @@ impl Sequence {
         advance
     }
 
-    /// Takes in a drawn token and those forced after it, and says why the last of them was the text's last if it was.
+    /// Adds a sampled token and those forced after it, and returns the finish reason if the last of them ended the
+    /// text.
     fn take(
         &mut self,
         token: TokenInfo,
@@ -224,12 +224,12 @@ impl Sequence {
         self.guide.as_mut()
     }
 
-    /// How many tokens it may still draw.
+    /// Number of tokens it may still sample.
     pub fn left(&self) -> usize {
         self.max_tokens - self.usage.completion_tokens
     }
 
-    /// Chooses the next token, and those that a grammar leaves no choice about.
+    /// Samples the next token, and appends tokens that the grammar forces.
     fn draw(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> Result<DrawOutcome, NoToken> {
         let index = self.usage.completion_tokens;
         let Some(guide) = &mut self.guide else {
@@ -238,7 +238,7 @@ impl Sequence {
         };
         let mask = guide.mask()?;
         let token = match self.sampler.sample(logits, Some(mask), index, scratch) {
-            // Only an end is left, and the request bans it.
+            // The grammar allows only an end token, which the request bans.
             Err(BadLogits::NothingAllowed) if guide.is_accepting() => {
                 return Ok(DrawOutcome::Nothing);
             }
@@ -286,13 +286,13 @@ impl Sequence {
         self.outbox.finish(Event::Failed(failure));
     }
 
-    /// Brings the text side to where the interrupted run left it. Its text was delivered then.
+    /// Restores the text state of an interrupted run, whose text was already delivered.
     fn replay(&mut self, generated: &[u32], language: &Language) -> Option<FinishReason> {
         for &id in generated {
             let reason = self.read(id, language);
             self.outbox.text.clear();
             if reason.is_some() {
-                // The last text left with the last token; only the end is told again.
+                // The interrupted run has delivered all text; only the end is sent again.
                 self.stops = StopStrings::default();
                 return reason;
             }

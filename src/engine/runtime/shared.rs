@@ -1,4 +1,4 @@
-//! What the inference thread lets others see: which models there are, and how busy it is.
+//! State that the inference thread publishes: loaded models and load.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ pub struct Listing {
     pub language: Arc<Language>,
     pub defaults: Sampling,
     pub grammars: Arc<Grammars>,
-    /// None of a model that does not see.
+    /// `None` for a model without vision.
     pub images: Option<Arc<ImageInput>>,
 }
 
@@ -44,13 +44,13 @@ impl Shared {
         self.board.enlist(listing.info.name.clone(), listing);
     }
 
-    /// Lists an adapter, whose texts are read and written as those of its model.
+    /// Lists an adapter with the tokenizer and chat template of its model.
     pub fn enlist_adapter(&self, info: Arc<ModelInfo>, base: Listing) {
         let name = info.name.clone();
         self.board.enlist(name, Listing { info, ..base });
     }
 
-    /// Grammars of models that are listed from now on are proven with it. Only the first counts.
+    /// Sets the prover of grammars for models listed from now on. Only the first call counts.
     pub fn prove_with(&self, prover: Prover) {
         let _ = self.prover.set(Arc::new(prover));
     }

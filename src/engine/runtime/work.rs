@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One thing a thread can be busy with, as the choice sees it: a loaded text model or a pipeline.
+/// A loaded text model or a pipeline, as a candidate for the thread's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
     pub has_work: bool,
@@ -12,13 +12,13 @@ pub struct Queue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Nothing to do: park until somebody asks for something.
+    /// No work: block until a command arrives.
     Wait,
-    /// One step of this queue.
+    /// A step of this queue.
     Step(usize),
 }
 
-/// Whoever has work and has had the least of the thread's time.
+/// The queue with work that has used the least of the thread's time.
 pub fn next_work(queues: &[Queue]) -> Work {
     let busy = queues
         .iter()
@@ -30,8 +30,8 @@ pub fn next_work(queues: &[Queue]) -> Work {
     }
 }
 
-/// Where a queue that was idle starts to count: level with those that are busy, so that it neither pays for
-/// their work nor makes up for its own rest.
+/// The initial time of a queue that becomes busy: that of the least served busy queue, so that its idle time gives no
+/// advantage.
 pub fn entry_level(queues: &[Queue], own: Duration) -> Duration {
     let busy = queues.iter().filter(|queue| queue.has_work);
     busy.map(|queue| queue.served)

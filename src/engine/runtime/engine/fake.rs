@@ -1,5 +1,5 @@
-//! A network without weights. It reads its context from pages like a real one, so that a wrongly shared or reused page
-//! changes its output, and its next token follows a rule that a test can predict.
+//! A network without weights that reads its context from pages like a real one, so that a wrongly shared or reused page
+//! changes its output. The next token follows a rule that a test can predict.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};

@@ -41,7 +41,7 @@ pub struct Resident {
     // Reused in each step to avoid allocations.
     batch: Batch,
     scored: ScoredRows,
-    /// One per sampling thread.
+    /// A scratch buffer per sampling thread.
     scratches: Vec<Scratch>,
 }
 

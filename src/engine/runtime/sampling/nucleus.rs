@@ -70,8 +70,8 @@ pub fn keep(candidates: &mut Vec<Candidate>, top_p: f64, open: &mut Vec<Candidat
     }
 }
 
-/// The candidate with which the wanted weight is reached. Leaves those that it had to be compared with, among them
-/// all that equal it.
+/// The last candidate of the nucleus, where the cumulative weight is reached. Leaves the candidates that had to be
+/// compared, among them all equal ones.
 fn last_of_nucleus(open: &mut Vec<Candidate>, mut wanted: f64) -> Option<Candidate> {
     while open.len() > FEW
         && let Some(buckets) = Buckets::over(open)
@@ -93,7 +93,7 @@ fn last_of_nucleus(open: &mut Vec<Candidate>, mut wanted: f64) -> Option<Candida
     open.iter().find(reaches).or(open.last()).copied()
 }
 
-/// The bucket in which the wanted weight is reached, and what the ones before it weigh.
+/// The bucket where the cumulative weight is reached, and the weight of the buckets before it.
 fn edge(masses: &[f64; BUCKETS], wanted: f64) -> (u32, f64) {
     let mut above = 0.0;
     for (bucket, mass) in (0..).zip(&masses[..BUCKETS - 1]) {
@@ -129,7 +129,7 @@ impl Buckets {
         is_usable.then_some(Self { best, per_logit })
     }
 
-    /// In buckets; beyond the last for tokens that cannot be in the nucleus.
+    /// Distance in buckets; beyond the last bucket for tokens that cannot be in the nucleus.
     #[inline(always)]
     fn distance(self, logit: f32) -> f32 {
         (self.best - logit) * self.per_logit
@@ -166,7 +166,7 @@ impl Buckets {
         std::array::from_fn(|bucket| masses.iter().map(|copy| copy[bucket]).sum())
     }
 
-    /// The tokens in one bucket that weigh anything.
+    /// Collects the tokens of a bucket that have a weight above 0.
     fn gather(self, bucket: u32, logits: &[f32], weights: &[f32], found: &mut Vec<Candidate>) {
         found.clear();
         let is_in = |logit: f32| self.of(logit) == bucket;

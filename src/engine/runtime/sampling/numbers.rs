@@ -42,13 +42,13 @@ pub fn best(logits: &[f32]) -> Result<(u32, f32), BadLogits> {
 /// Sums of the weights of 1024 tokens each.
 pub struct Sums(Vec<f64>);
 
-/// Fills `weights` with `exp((logit - best) * scale)`; what is below `least` becomes 0.
+/// Fills `weights` with `exp((logit - best) * scale)`; logits below `least` get 0.
 pub fn weigh(logits: &[f32], best: f32, scale: f32, least: f32, weights: &mut Vec<f32>) -> Sums {
     cpu::weigh(logits, best, scale, least, weights);
     Sums(weights.chunks(BLOCK).map(sum).collect())
 }
 
-/// Sets to 0 the weights of tokens below one logit, and those below one weight.
+/// Sets the weights of tokens below a logit, or below a weight, to 0.
 pub fn drop_below(least_logit: f32, least: f32, logits: &[f32], weights: &mut [f32]) -> Sums {
     let blocks = logits.chunks(BLOCK).zip(weights.chunks_mut(BLOCK));
     let sums = blocks.map(|(logits, weights)| {
@@ -105,7 +105,7 @@ impl Sums {
     }
 }
 
-/// Where the running sum passes `left`, or else the last weight that is not 0.
+/// The index where the cumulative weight passes `left`, or else the last weight above 0.
 fn walk(weights: &[f32], mut left: f64) -> usize {
     let mut last = 0;
     for (index, &weight) in weights.iter().enumerate() {

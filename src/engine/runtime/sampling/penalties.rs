@@ -1,16 +1,16 @@
-//! What a sequence pays for repeating itself.
+//! Penalties of repeated tokens.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::Settings;
 
-/// Tokens seen so far. Only kept for sequences with a penalty to apply.
+/// Tokens seen so far; only for sequences with a penalty.
 #[derive(Debug)]
 pub struct Penalties {
     repetition: f32,
     presence: f32,
     frequency: f32,
-    /// How often each was generated; 0 for those only in the prompt.
+    /// Times that each token was generated; 0 for tokens only in the prompt.
     seen: HashMap<u32, u32>,
     /// Alone pay for repetition, where there is a range.
     recent: Option<Recent>,
@@ -157,7 +157,7 @@ mod tests {
         check(&penalties, [4.0, 4.0, 2.0, -8.5]);
         penalties.count(3);
         check(&penalties, [4.0, 4.0, 4.0, -9.0]);
-        // One of the two leaves, the other stays.
+        // The older occurrence leaves the window, the other stays.
         penalties.count(0);
         check(&penalties, [1.5, 4.0, 4.0, -9.0]);
         // How often it was generated counts for ever.

@@ -1,4 +1,4 @@
-//! What a request asks for, completed by the model's defaults and checked.
+//! The sampling settings of a request, with the model's defaults filled in and all limits checked.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -20,19 +20,19 @@ pub struct Settings {
     pub(super) top_p: f32,
     pub(super) min_p: f32,
     pub(super) repetition_penalty: f32,
-    /// So many of the last tokens count for it; `usize::MAX` where all do.
+    /// Number of last tokens that count for the penalty; `usize::MAX` for all.
     pub(super) repetition_range: usize,
     pub(super) presence_penalty: f32,
     pub(super) frequency_penalty: f32,
     pub(super) logit_bias: Vec<(u32, f32)>,
     pub(super) seed: u64,
-    /// Only where it changes anything.
+    /// `None` if no setting has an effect.
     pub(super) shaping: Option<Shaping>,
 }
 
 impl Settings {
-    /// Takes what the request leaves open from the model's defaults, then from the neutral values
-    /// (temperature 1, nothing cut, no penalty). Without a seed one is made up. The error is for the client.
+    /// Fills settings that a request omits from the model's defaults, then with neutral values (temperature 1, no
+    /// filter, no penalty) and a random seed. The error is for the client.
     pub fn resolve(
         request: &Sampling,
         defaults: &Sampling,

@@ -1,4 +1,4 @@
-//! What each setting does to the draws.
+//! The effect of each setting on samples.
 
 use proptest::prelude::proptest;
 
@@ -24,7 +24,7 @@ fn draw(sampler: &mut Sampler, logits: &[f32], index: usize) -> u32 {
         .id
 }
 
-/// How often each token is drawn in 20,000 draws.
+/// The frequency of each token in 20,000 samples.
 fn shares(sampling: Sampling, logits: &[f32]) -> Vec<f64> {
     let mut sampler = sampler(seeded(sampling));
     let mut counts = vec![0.0; logits.len()];
@@ -86,7 +86,7 @@ fn draws_follow_the_probabilities_that_each_setting_leaves() {
         &l,
         &[4.0 / 7.0, 0.0, 3.0 / 7.0, 0.0],
     );
-    // top_p looks at what top_k left: of 4/9, 3/9, 2/9 the first two are enough.
+    // top_p applies after top_k: of 4/9, 3/9, 2/9 the first two are enough.
     let both = Sampling {
         top_k: Some(3),
         top_p: Some(0.7),

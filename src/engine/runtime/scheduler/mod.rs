@@ -1,11 +1,11 @@
-//! Which sequences take part in the next step, and with how many tokens. Pure: no tensor, no clock.
+//! The scheduler: chooses the sequences of the next step, and their numbers of tokens. Pure: no tensor, no clock.
 //!
-//! A step holds one token of every sequence that is generating (more after forced ones, and with proposed ones), and
-//! prompt tokens up to `prefill_chunk` or the lower limit that [`pace::Pace`] sets while others generate. The oldest prompt gets at
-//! least half of them; prompts less than half as long go ahead in the other half, so that a short question does
-//! not wait behind a document. A sequence is admitted when its known tokens fit into free pages,
-//! and keeps its place: when pages run out, the youngest is sent back to wait at the front and later reads its
-//! prompt and what it generated again. So the oldest always advances, and every sequence becomes the oldest.
+//! A step has one token of every decoding sequence (more after forced tokens, and with draft tokens), and prompt tokens
+//! up to `prefill_chunk` or the lower limit that [`pace::Pace`] sets while others decode. The oldest prompt gets at
+//! least half of them; prompts less than half as long get the other half, so that a short question does not wait behind
+//! a document. A sequence is admitted when its known tokens fit into free pages. When pages run out, the youngest
+//! sequence is preempted: it waits at the front and later repeats the prefill of its prompt and generated tokens. So
+//! the oldest always advances, and every sequence becomes the oldest.
 
 pub mod pace;
 mod states;
@@ -33,16 +33,17 @@ pub type SequenceId = u64;
 pub struct Scheduler {
     limits: Limits,
     blocks: Blocks,
-    /// Oldest first; all of them older than what will be submitted.
+    /// Oldest first.
     waiting: VecDeque<Entry>,
     /// Oldest first, so in the order of their ids.
     running: Vec<Entry>,
     states: States,
-    /// Whether sequences have states beside their pages: then a prefix is shared where there is a snapshot of its state.
+    /// Whether sequences have recurrent states besides their pages: a prefix is then shared only where a snapshot of
+    /// its state exists.
     has_states: bool,
 }
 
-/// The sequences that generate in a step: what a step without prompts computes.
+/// The decode part of a step: its size without prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Generating {
     /// Tokens to compute, proposed ones counted in.
@@ -51,20 +52,20 @@ pub struct Generating {
     pub context: usize,
 }
 
-/// One sequence's part of the next step.
+/// A sequence's part of the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub id: SequenceId,
     /// Which of its tokens are computed.
     pub tokens: Range<usize>,
-    /// Tokens that may come after them and are computed as well. Only a row that draws has any.
+    /// Draft tokens after them, computed in the same step. Only a row that samples has any.
     pub proposed: Vec<u32>,
-    /// Whether they are its last known ones, so that the next is drawn from the last row's logits.
+    /// Whether the next token is sampled from the last row's logits, because no known token follows.
     pub draws: bool,
 }
 
 impl Generating {
-    /// What the rows compute if no prompt joins them.
+    /// The decode part of these rows.
     pub fn of(rows: &[Row]) -> Self {
         Self {
             tokens: rows.iter().map(Row::new_tokens).sum(),
@@ -88,12 +89,12 @@ struct Entry {
     tokens: Vec<u32>,
     /// How many of them are in the pages.
     computed: usize,
-    /// How many of those were found there. Not counted again when it reads its prompt a second time.
+    /// Number of prompt tokens found in the cache. Not counted again after a preemption.
     cached: usize,
     was_preempted: bool,
-    /// Nothing of it is taken from the cache.
+    /// Bypasses the prefix cache.
     computes_all: bool,
-    /// The prompt is in the pages; missing tokens were drawn or forced since.
+    /// The prefill is complete; missing tokens were sampled or forced since.
     is_generating: bool,
     chain: Chain,
     /// Which of the states of running sequences it has.
@@ -111,7 +112,8 @@ impl Entry {
         self.missing() > 1 && !self.is_generating
     }
 
-    /// Skips what others computed already, also since the last step: choices of one prompt start together.
+    /// Skips cached tokens, including those that other sequences computed since the last step: choices of one prompt
+    /// start together.
     fn share(&mut self, blocks: &mut Blocks) {
         if !self.computes_all {
             let known = blocks.share(&mut self.chain, &self.tokens);
@@ -157,7 +159,7 @@ impl Scheduler {
         }
     }
 
-    /// For a model whose sequences have states beside their pages.
+    /// For a model with recurrent states besides pages.
     pub fn with_states(self) -> Self {
         Self {
             has_states: true,
@@ -165,7 +167,7 @@ impl Scheduler {
         }
     }
 
-    /// The most tokens a sequence can ever hold here: what fits when it is alone.
+    /// The most tokens of a sequence, which is the capacity of all pages.
     pub fn capacity(&self) -> usize {
         self.blocks.total() * PAGE_TOKENS
     }
@@ -195,7 +197,7 @@ impl Scheduler {
         self.queue(id, key.into(), tokens, false);
     }
 
-    /// The same for a sequence whose every row is computed, because the rows of its prompt are wanted.
+    /// The same without the prefix cache, because all rows of the prompt are needed.
     pub fn submit_uncached(&mut self, id: SequenceId, key: impl Into<CacheKey>, tokens: Vec<u32>) {
         self.queue(id, key.into(), tokens, true);
     }
@@ -241,8 +243,8 @@ impl Scheduler {
         self.running.iter().any(Entry::reads_prompt)
     }
 
-    /// Lets a row of this step compute proposed tokens: as many as there is room for without taking the page that each
-    /// running sequence may need next.
+    /// Adds draft tokens to a row of this step, as many as fit without the page that each running sequence may need
+    /// next.
     pub fn propose(&mut self, row: &mut Row, mut tokens: Vec<u32>) {
         let Some(at) = self.find(row.id).filter(|_| row.draws) else {
             return;
@@ -343,8 +345,8 @@ impl Scheduler {
         }
     }
 
-    /// Appends the tokens that were drawn from an advanced row, or forced after one. The proposed ones among them are in
-    /// the pages; the next step writes over the rejected ones.
+    /// Appends the tokens sampled or forced after a row. Accepted draft tokens are already in the pages; the next step
+    /// overwrites rejected ones.
     pub fn accept(&mut self, row: &Row, tokens: &[u32]) {
         let Some(at) = self.find(row.id) else {
             return;
@@ -370,8 +372,8 @@ impl Scheduler {
         Some((entry.tokens.get(row.tokens.clone())?, entry.chain.pages()))
     }
 
-    /// Which of the states of running sequences is a running one's own, as long as it keeps its place. What the state held
-    /// before counts for nothing: a sequence that gets its place begins with its first token, or with a copy.
+    /// The state slot of a running sequence, until it is preempted. The slot's old content is irrelevant: a sequence
+    /// starts with its first token, or with a copy.
     pub fn state(&self, id: SequenceId) -> Option<u32> {
         self.find(id).and_then(|at| self.running[at].state)
     }
@@ -397,8 +399,8 @@ impl Scheduler {
             .ok()
     }
 
-    /// Gives every generating sequence room for its next token, oldest first, sending the youngest back to
-    /// wait while there is none.
+    /// Allocates a page for the next token of every decoding sequence, oldest first, and preempts the youngest while
+    /// none is free.
     fn secure_generating(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
@@ -467,7 +469,7 @@ fn generating_row(entry: &Entry) -> Option<Row> {
     })
 }
 
-/// How many proposed tokens were drawn.
+/// Number of accepted draft tokens.
 fn verified(proposed: &[u32], drawn: &[u32]) -> usize {
     let pairs = proposed.iter().zip(drawn);
     pairs

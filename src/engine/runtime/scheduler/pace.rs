@@ -1,10 +1,8 @@
-//! How many prompt tokens a step may read beside sequences that generate, learned from measured steps. Pure: the
-//! caller measures.
+//! Limits the prompt tokens in a step with decoding sequences, learned from measured steps. Pure: the caller measures.
 //!
-//! A step that also reads prompts may take [`SLOWDOWN`] times as long as one that only generates, so that no stream
-//! pauses noticeably and a prompt still gets most of the device's time. Both costs are measured: that of steps
-//! without prompts, repeated now and then while prompts are read, and that of a prompt token beside them, which
-//! follows the context as it grows.
+//! A step with prompts may take [`SLOWDOWN`] times as long as one without, so that no stream pauses noticeably and
+//! prefill still gets most of the device's time. Both costs are measured: that of decode steps, repeated periodically
+//! during prefill, and that of a prompt token, which grows with the context.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,14 +14,14 @@ use super::Generating;
 const SLOWDOWN: f64 = 2.5;
 /// Samples of steps without prompts that are kept; their median counts.
 const SAMPLES: usize = 9;
-/// Fewer samples than these are not trusted, unless so many steps in a row brought no better ones: where short
-/// requests come and go, no two steps are alike.
+/// Fewer samples are ignored, unless this many steps in a row added none: with many short requests, no two steps are
+/// alike.
 const LEAST_SAMPLES: usize = 2;
-/// After so many mixed steps, a step without prompts is measured again.
+/// After this many mixed steps, a step without prompts is measured again.
 const MIXED_STEPS: usize = 24;
 /// How far the cost of a prompt token follows one step that used the limit in full.
 const LEARNING_RATE: f64 = 0.5;
-/// What a step reads whose costs are unknown while other models generate.
+/// Prompt tokens of a step with unknown costs, while other models decode.
 const FIRST_TOKENS: usize = 16;
 
 #[derive(Debug)]
@@ -74,7 +72,7 @@ impl Pace {
             None if seconds.is_finite() => FIRST_TOKENS,
             None => self.chunk,
         };
-        // What many tokens cost is not known from few.
+        // The cost of many tokens cannot be predicted from few.
         let known = self.limit.saturating_mul(2).max(FIRST_TOKENS);
         let most = match seconds.is_finite() {
             true => self.chunk.min(known),

@@ -12,7 +12,7 @@ use crate::runtime::CacheScope;
 /// Seconds that parts of a step cost.
 #[derive(Debug, Clone, Copy)]
 struct Costs {
-    /// Reading all weights, whatever is computed.
+    /// Cost of reading all weights, once per step.
     weights: f64,
     /// Starting a step.
     step: f64,
@@ -20,7 +20,7 @@ struct Costs {
     token: f64,
     /// The logits of one token.
     logits: f64,
-    /// One token attending to one other.
+    /// Cost of one token attending to another.
     context: f64,
 }
 
@@ -76,7 +76,7 @@ struct Arrival {
 struct Stream {
     arrived: f64,
     wanted: usize,
-    /// When its tokens were drawn.
+    /// Sampling times of its tokens.
     tokens: Vec<f64>,
 }
 
@@ -198,7 +198,7 @@ fn streams_keep_flowing_while_a_long_prompt_is_read() {
     }
 }
 
-/// Where products and not memory bound the streams' own steps, nothing is free: at a third of their pace, the
+/// If decode steps are limited by compute instead of memory, prefill slows them down: at a third of their speed, the
 /// streams need a third of the time.
 #[test]
 fn streams_and_a_long_prompt_share_a_busy_processor() {
@@ -233,7 +233,7 @@ fn a_short_prompt_does_not_wait_behind_a_long_one() {
     }
 }
 
-/// Requests of one token whose prompts are cached come with every step, so that no two steps are alike.
+/// Each step has other requests of one token with cached prompts, so that no two steps are alike.
 #[test]
 fn a_long_prompt_is_read_among_ever_changing_streams() {
     let long = Arrival {

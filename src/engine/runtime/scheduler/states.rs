@@ -1,9 +1,9 @@
-//! The states of sequences in models with recurrent layers: one for each running sequence, and snapshots at the ends of
-//! pages. Pure: the caller makes the copies.
+//! State slots of models with recurrent layers: one per running sequence, and snapshots at page borders. Pure: the
+//! caller copies the tensors.
 //!
-//! A state belongs to all tokens before it, so that pages alone are not enough to go on from a common prefix. A snapshot is kept
-//! where a prompt has its last full page, for the next turn of a chat, and where a prompt parts from earlier ones, for their
-//! common beginning. The least recently used snapshot makes room for a new one.
+//! A state depends on all tokens before it, so that pages are not enough to share a prefix. A snapshot is kept after a
+//! prompt's last full page, for the next turn of a chat, and where a prompt diverges from earlier ones, for their
+//! common prefix. New snapshots replace the least recently used one.
 
 use crate::runtime::kv_cache::Prefix;
 use muster_kernels::PAGE_TOKENS;
@@ -29,7 +29,7 @@ pub struct States {
     unused: Vec<u32>,
     /// Least recently used first.
     snapshots: Vec<(Prefix, u32)>,
-    /// To be made in this order, before the next step computes.
+    /// Copies to make before the next step, in order.
     copies: Vec<StateCopy>,
 }
 
@@ -92,7 +92,7 @@ impl States {
     }
 }
 
-/// Where the state of a prompt is kept, in order: behind the pages that others computed too, and behind its last full page.
+/// Positions of snapshots, in order: after the prefix shared with others, and after the last full page.
 pub fn marks(tokens: usize, computed: usize, common: usize) -> Vec<usize> {
     let last = tokens.saturating_sub(1) / PAGE_TOKENS * PAGE_TOKENS;
     let mut marks = vec![common, last];

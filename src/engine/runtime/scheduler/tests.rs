@@ -1,4 +1,4 @@
-//! Everybody is served, whatever is submitted and cancelled, and however few pages there are.
+//! No sequence starves, whatever is submitted and cancelled, and however few pages exist.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use super::{Limits, Row, SNAPSHOTS, Scheduler, SequenceId, StateCopy};
 use crate::runtime::CacheScope;
 use muster_kernels::PAGE_TOKENS;
 
-/// A device of the imagination: remembers what was written into each page, and draws tokens by rule.
+/// A simulated device: remembers the tokens written into each page, and samples tokens by a rule.
 struct World {
     scheduler: Scheduler,
     limits: Limits,
     written: Vec<[u32; PAGE_TOKENS]>,
-    /// Of a network with states, the tokens that each of them has seen.
+    /// For a network with recurrent states, the tokens in each state.
     states: Option<Vec<Vec<u32>>>,
     /// Tokens proposed for each sequence in each step; every third step, one of them is wrong.
     proposed: usize,
-    /// How many tokens each unfinished sequence still draws.
+    /// Number of tokens that each unfinished sequence still has to sample.
     wanted: HashMap<SequenceId, usize>,
     history: HashMap<SequenceId, Vec<u32>>,
     next_id: SequenceId,
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// What the step does to states.
+    /// Updates the states like a step.
     fn advance_states(&mut self, rows: &[Row]) {
         let copies = self.scheduler.take_state_copies();
         let Some(states) = &mut self.states else {
@@ -87,7 +87,7 @@ impl World {
         self.scheduler.finish(id);
     }
 
-    /// One step; returns how many tokens each sequence computed.
+    /// Runs a step; returns the number of tokens that each sequence computed.
     fn step(&mut self) -> Vec<(SequenceId, usize)> {
         let mut rows = self.scheduler.plan();
         if !self.scheduler.reads_prompts() && self.states.is_none() {

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Samples of one size; their lower median counts.
 const SAMPLES: usize = 3;
-/// A size that was not measured in so many steps is forgotten, so that it is tried again.
+/// A size without a measurement in this many steps is deleted, so that it is tried again.
 const FORGOTTEN: u64 = 256;
-/// How recently a size like that of the step without proposals must have been measured: every so many steps, one step
-/// goes without proposals.
+/// Maximum age, in steps, of a measurement near the size of a step without drafts: after that, a step runs without
+/// drafts.
 const FRESH: u64 = 128;
 /// A size past the largest measured one is taken to cost this share of the largest's tokens.
 const UNKNOWN_SHARE: f64 = 1.0 / 8.0;
@@ -84,7 +84,7 @@ impl SizeSamples {
 }
 
 impl CostCurve {
-    /// The most tokens whose cost is worth a guess: what many cost is not known from few.
+    /// The most tokens with a useful estimate: the cost of many tokens cannot be predicted from few.
     pub fn most_tokens(&self) -> usize {
         self.points.last().map_or(0, |(tokens, _)| 2 * tokens)
     }

@@ -9,7 +9,7 @@ const FIRST_WEIGHT: f64 = 6.0;
 /// The most proposals that are remembered: older ones fade.
 const MOST_WEIGHT: f64 = 32.0;
 
-/// Of one sequence.
+/// Hit rates of one sequence.
 #[derive(Debug, Clone)]
 pub struct HitRates {
     rates: [f64; CLASSES.len()],
@@ -26,12 +26,12 @@ impl Default for HitRates {
 }
 
 impl HitRates {
-    /// The chance that the token after a match of this length goes on with it.
+    /// The probability that the next token agrees with the draft after a match of this length.
     pub fn rate(&self, matched: usize) -> f64 {
         self.rates[class(matched)]
     }
 
-    /// Learns from a token that was drawn, whether it was proposed to the network or not.
+    /// Learns from a sampled token, whether it was drafted or not.
     pub fn count(&mut self, matched: usize, is_hit: bool) {
         let class = class(matched);
         let weight = &mut self.weights[class];

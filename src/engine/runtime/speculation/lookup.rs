@@ -1,7 +1,7 @@
-//! Prompt lookup: a text that repeats a part of itself or of its prompt goes on as that part did. Pure.
+//! Prompt lookup: drafts tokens by continuing a repetition of the text or of its prompt. Pure.
 //!
-//! An index holds the position that followed each pair and each quadruple of tokens last, so that a token costs a few
-//! look-ups however long the text is.
+//! An index maps each pair and each quadruple of tokens to the position after its last occurrence, so that a token
+//! costs a few look-ups whatever the length of the text.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub struct Lookup {
 /// The earlier part that the end of the text repeats.
 #[derive(Debug, Clone, Copy)]
 struct Repetition {
-    /// The position of the token after that part: the next token, if the repetition goes on.
+    /// Position of the draft: the token after the repeated part.
     next: usize,
     /// Tokens that are equal before it, at most [`LONGEST_MATCH`].
     matched: usize,
@@ -49,7 +49,7 @@ impl Lookup {
         self.length = self.length.max(tokens.len());
     }
 
-    /// Up to `most` tokens that may come next, and the chance of each to be right if those before it are.
+    /// Drafts up to `most` tokens, each with the probability of being accepted if those before it are.
     pub fn propose(&self, tokens: &[u32], most: usize) -> (Vec<u32>, Vec<f64>) {
         let (mut proposed, mut chances) = (Vec::new(), Vec::new());
         let Some(Repetition { next, matched }) = self.repetition else {
@@ -57,7 +57,7 @@ impl Lookup {
         };
         for offset in 0..most {
             let at = next + offset;
-            // A part that reaches the end of the text goes on with its own copy.
+            // A repetition that reaches the end of the text continues with the draft itself.
             let token = tokens.get(at).or_else(|| proposed.get(at - tokens.len()));
             let Some(&token) = token else { break };
             proposed.push(token);
@@ -107,7 +107,7 @@ impl Lookup {
     }
 }
 
-/// The last `N` tokens, if there are so many.
+/// The last `N` tokens, if enough exist.
 fn last<const N: usize>(tokens: &[u32]) -> Option<[u32; N]> {
     tokens.last_chunk().copied()
 }

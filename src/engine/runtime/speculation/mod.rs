@@ -1,10 +1,10 @@
-//! Several tokens of a stream in one step: tokens are proposed, the network computes all of them at once, and the draw
-//! keeps those that it would have drawn one by one.
+//! Speculative decoding: tokens are drafted, the network computes all of them in one step, and sampling accepts those
+//! that it would have sampled one by one.
 //!
-//! A proposal never changes a text. Each token is drawn from the logits after the tokens before it, with the random
-//! number of its place; a proposal only decides whether those logits are there already. Proposals come from the text
-//! itself (`lookup`, which also counts in `hits` how often it is right), steps are measured (`costs`), and `shares`
-//! decides how many proposals are worth their time. Pure: the caller measures.
+//! A draft never changes a text. Each token is sampled from the logits after the tokens before it, with the random
+//! number of its index; a draft only decides whether those logits are available already. Drafts come from the text
+//! itself (`lookup`, with hit rates in `hits`), steps are measured (`costs`), and `shares` decides how many draft
+//! tokens are worth their time. Pure: the caller measures.
 
 mod costs;
 mod hits;
@@ -20,14 +20,14 @@ use lookup::Lookup;
 pub use shares::MOST_PROPOSED;
 use shares::{MOST_OF_STREAM, shares};
 
-/// Whether streams draw several tokens in a step.
+/// When texts use speculative decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Speculation {
-    /// Where it makes texts faster.
+    /// If it makes texts faster.
     #[default]
     Auto,
     Off,
-    /// Wherever tokens can be proposed, whatever it costs: for measurements and tests.
+    /// Whenever tokens can be drafted, whatever the cost: for measurements and tests.
     Always,
 }
 
@@ -48,7 +48,8 @@ impl Speculator {
         }
     }
 
-    /// Adds proposals to the rows of a step that reads no prompt. `left` says how many tokens a sequence may still draw.
+    /// Adds draft tokens to the rows of a step without prompts. `left` returns the number of tokens that a sequence may
+    /// still sample.
     pub fn propose(
         &mut self,
         scheduler: &mut Scheduler,
@@ -63,7 +64,7 @@ impl Speculator {
             let tokens = scheduler.tokens(row.id);
             let lookup = self.lookups.entry(row.id).or_default();
             lookup.follow(tokens);
-            // The last token is drawn and not computed.
+            // The last token is sampled but never computed.
             let most = left(row.id).saturating_sub(1).min(MOST_OF_STREAM);
             let (proposed, chance) = lookup.propose(tokens, most);
             proposals.push(proposed);

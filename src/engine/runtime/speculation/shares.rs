@@ -1,8 +1,8 @@
-//! How many proposed tokens each stream verifies in the next step. Pure.
+//! The number of draft tokens that each stream verifies in the next step. Pure.
 //!
-//! A step with more tokens takes longer, for all of its streams; a stream whose proposals are right gets several tokens
-//! out of it. The shares make the product of the streams' speeds as large as it gets: alone, a stream verifies as many
-//! as make its own text faster, and among others no stream is slowed by more than others gain.
+//! A step with more tokens takes longer for all of its streams; a stream with accepted drafts gets several tokens out
+//! of it. The shares maximize the product of the streams' speeds: a single stream verifies as many tokens as make its
+//! own text faster, and several streams do not slow each other by more than they gain.
 
 use super::costs::CostCurve;
 
@@ -10,13 +10,13 @@ use super::costs::CostCurve;
 pub const MOST_PROPOSED: usize = 64;
 /// The most that one stream proposes.
 pub const MOST_OF_STREAM: usize = 16;
-/// The longest step with proposals, over one without. As long as a step that reads prompts may take.
+/// The longest step with drafts, relative to one without; the same limit as for steps with prompts.
 const SLOWDOWN: f64 = 2.5;
 /// A gain (as a logarithm) below this is lost in noise.
 const LEAST_GAIN: f64 = 0.02;
 
-/// How many of the proposed tokens each stream verifies. `streams` of them compute `tokens` without proposals;
-/// `chances` holds, for each stream that proposes, the chance of each token to be right if those before it are.
+/// The number of draft tokens that each stream verifies. `streams` of them compute `tokens` without drafts; `chances`
+/// has, per stream with drafts, the probability of each token to be accepted if those before it are.
 pub fn shares(
     streams: usize,
     tokens: usize,
@@ -45,7 +45,7 @@ pub fn shares(
     shares
 }
 
-/// What each proposed token adds to the logarithm of the stream's expected tokens a step.
+/// The increase, by each draft token, of the logarithm of a stream's expected tokens per step.
 fn stream_gains((stream, chances): (usize, &Vec<f64>)) -> impl Iterator<Item = (usize, f64)> {
     let (mut right, mut expected) = (1.0, 1.0_f64);
     let chances = chances.iter().take(MOST_OF_STREAM);
@@ -109,7 +109,7 @@ mod tests {
         check(&[(1, 10.0), (2, 11.0)], 1, &[&[1.0; 16]], &[3]);
     }
 
-    /// Where each token costs the same, eight streams would lose as much as one gains, so that none proposes.
+    /// If each token has the same cost, eight streams would lose as much as one gains, so that none drafts.
     #[test]
     fn a_stream_does_not_gain_at_the_cost_of_others() {
         let even = &[(8, 80.0), (16, 160.0), (24, 240.0)];

@@ -56,7 +56,7 @@ impl Noise {
     }
 }
 
-/// A text that repeats an earlier part of itself for a while, then says something new.
+/// A text that repeats an earlier part of itself, then continues with new tokens.
 fn text(noise: &mut Noise, length: usize, repeated: usize, words: u64) -> Vec<u32> {
     let mut text: Vec<u32> = Vec::new();
     while text.len() < length {
@@ -71,7 +71,7 @@ fn text(noise: &mut Noise, length: usize, repeated: usize, words: u64) -> Vec<u3
     text
 }
 
-/// Seconds until each text has been drawn, with and without proposals. Streams that end leave the others.
+/// Seconds until each text is complete, with or without speculation. Streams that end free their share.
 fn serve(machine: Machine, texts: &[Vec<u32>], speculates: bool) -> Vec<f64> {
     let mut noise = Noise(7);
     let mut costs = StepCosts::default();
@@ -133,7 +133,7 @@ fn repetitive_text_is_faster_alone() {
     }
 }
 
-/// Also where short matches abound and say nothing.
+/// Includes a text where short matches are frequent but useless.
 #[test]
 fn text_that_never_repeats_loses_nothing() {
     for machine in [CPU, GPU, SLOW_PRODUCTS] {

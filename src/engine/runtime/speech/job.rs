@@ -1,4 +1,4 @@
-//! One text, passage after passage: an asynchronous function that stops after each part of the network.
+//! Synthesizes one text, passage after passage: an asynchronous function that yields after each part of the network.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub async fn speak(model: Arc<SpeechModel>, task: SpeechTask, news: PassReports)
     }
     let count = task.passages.len() as u32;
     for (at, tokens) in (0..count).zip(&task.passages) {
-        // A draw for each passage of each sound of a series.
+        // Distinct noise per passage and per index of a batch.
         let draw = task.index.wrapping_mul(1 << 16).wrapping_add(at);
         let noise = |count: usize| -> Vec<f32> {
             let numbers = noise::counted(task.seed, draw, 0, count).into_iter();

@@ -25,7 +25,7 @@ use super::{DeviceChoice, Failure, LoadError};
 use crate::networks::sound::{Kokoro, KokoroSpec};
 use crate::networks::weights::read_description;
 
-/// Where a Kokoro is.
+/// Location of a Kokoro model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechSource {
     /// A folder with the weights in a `.safetensors` or `.gguf` file, `config.json` and voices; or the file of the weights.
@@ -37,7 +37,7 @@ pub struct SpeechPipeline {
     model: Arc<SpeechModel>,
 }
 
-/// What the jobs of one model share.
+/// State shared by the jobs of one model.
 pub struct SpeechModel {
     network: Kokoro,
     voices: Voices,
@@ -74,7 +74,7 @@ impl SpeechSource {
         Ok(self.open()?.bytes())
     }
 
-    /// The weights; voices may stand in a file beside them.
+    /// The weights; voices may be in a separate file of the same folder.
     fn open(&self) -> Result<Component<KokoroSpec>, LoadError> {
         let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
         let weights = entries.map(|entry| entry.path()).filter(|path| {
@@ -189,7 +189,7 @@ fn refuse_settings(request: &SoundRequest) -> Result<(), Refusal> {
 const FRAMES_PER_PHONEME: f32 = 3.0;
 /// Memory of a frame: the widest maps of the generator, 120 rows of 128 channels, a handful at once.
 const BYTES_PER_FRAME: f32 = 120.0 * 128.0 * 4.0 * 6.0;
-/// Blocks of a passage: those of the networks.
+/// Blocks of the networks per passage.
 const BLOCKS_PER_PASSAGE: u64 = 90;
 
 impl Pipeline for SpeechPipeline {

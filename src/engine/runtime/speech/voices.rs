@@ -23,7 +23,7 @@ struct VoiceTable {
 #[derive(Debug, Clone, PartialEq)]
 pub struct VoiceMix(Vec<(String, f32)>);
 
-/// All voices in one file, beside the model or in its folder of voices.
+/// A file with all voices, in the model's folder or in its subfolder of voices.
 pub const VOICES_FILE: &str = "voices.safetensors";
 const FOLDER: &str = "voices";
 /// The voice that the model's authors recommend.
@@ -64,7 +64,7 @@ impl Voices {
                 _ => {}
             }
         }
-        // A converted file may lie beside the one that it came from.
+        // A converted file may lie next to its source.
         let unconverted = pickles
             .iter()
             .find(|(name, _)| !voices.tables.contains_key(name));
@@ -172,7 +172,7 @@ impl Voices {
         Ok(VoiceMix(mixed))
     }
 
-    /// The vector for a text of so many phonemes.
+    /// The style vector for a text of this many phonemes.
     pub fn vector(&self, mix: &VoiceMix, phonemes: usize) -> Vec<f32> {
         let mut vector = vec![0f32; self.size];
         for (name, weight) in &mix.0 {

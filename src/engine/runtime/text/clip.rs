@@ -1,4 +1,4 @@
-//! CLIP's tokenizer: lower-case words as byte-level BPE whose last token carries a mark.
+//! CLIP's tokenizer: lower-case words as byte-level BPE, with an end-of-word mark on the last token.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{TextError, read_bounded};
 const BEGIN: &str = "<|startoftext|>";
 const END: &str = "<|endoftext|>";
 const WORD_END: &str = "</w>";
-/// What OpenCLIP fills windows with: the first token.
+/// OpenCLIP's padding token, which is token 0.
 const OPEN_CLIP_PAD: &str = "!";
 /// The pairs of CLIP's vocabulary, in their order, a line each; from OpenCLIP (MIT licence), packed by
 /// `tests/fixtures/make/clip_merges.py`.
@@ -36,7 +36,7 @@ pub struct ClipTokenizer {
 }
 
 impl ClipTokenizer {
-    /// From `vocab.json` and `merges.txt` in a folder, or from its `tokenizer.json`.
+    /// Reads `vocab.json` and `merges.txt` of a folder, or its `tokenizer.json`.
     pub fn open(folder: &Path) -> Result<Self, TextError> {
         let (vocabulary, merges) = match folder.join("vocab.json").exists() {
             true => (
@@ -173,7 +173,7 @@ fn built_in_vocabulary(merges: &str) -> TokenIds {
     tokens.zip(0..).collect()
 }
 
-/// GPT-2's letters for bytes: those that can be seen stand for themselves and come first.
+/// GPT-2's byte-to-character map: printable characters represent themselves and come first.
 fn byte_letters() -> Vec<char> {
     let seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let others = (0..=u8::MAX).filter(|byte| !seen(byte));
@@ -207,7 +207,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TextError> {
     serde_json::from_slice(&bytes).map_err(|error| TextError::broken(path.display(), error))
 }
 
-/// One pair in each line behind a line of comment.
+/// One pair per line, after a comment line.
 fn read_merges(path: &Path) -> Result<Vec<MergedPair>, TextError> {
     let bytes = read_bounded(path, MOST_BYTES);
     let bytes = bytes.map_err(|error| TextError::unreadable(path, &error))?;
@@ -286,7 +286,7 @@ mod tests {
     fn the_vocabulary_that_is_built_in_is_clips() {
         let first = ClipTokenizer::built_in(false).unwrap();
         assert_eq!((first.begin, first.end, first.pad), (49406, 49407, 49407));
-        // As published: "a photo of a cat".
+        // The published tokens of "a photo of a cat".
         let tokens = first.encode("a photo of a cat").unwrap();
         assert_eq!(tokens, [320, 1125, 539, 320, 2368]);
         let second = ClipTokenizer::built_in(true).unwrap();

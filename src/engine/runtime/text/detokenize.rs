@@ -1,14 +1,14 @@
-//! Tokens back to text, one at a time, never half a character.
+//! Incremental detokenization, never emitting part of a character.
 //!
-//! Tokens are byte strings: in byte-level vocabularies every one, in SentencePiece ones those of the byte
-//! fallback. So the bytes are looked up in a table made once per model, and text leaves as far as it is whole
-//! characters. What can never become one is replaced by U+FFFD, as decoding everything at once would do.
+//! Tokens are byte strings: all of them in byte-level vocabularies, those of the byte fallback in SentencePiece ones.
+//! The bytes come from a table built once per model, and text is emitted once its characters are complete. Invalid
+//! UTF-8 becomes U+FFFD, as in decoding everything at once.
 
 /// The bytes of every token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pieces {
     bytes: Vec<u8>,
-    /// Where each token's bytes end.
+    /// End offsets of the tokens' bytes.
     ends: Vec<u32>,
     /// Whether a text loses the space that its first word was encoded with.
     strips_first_space: bool,
@@ -88,19 +88,19 @@ impl Pieces {
     }
 }
 
-/// Where in a text its first token stands.
+/// The position of the first token in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begins {
     /// The text is a reply of its own: a leading space of the encoding is dropped.
     Fresh,
-    /// The text goes on after a prompt, whose last word a space may separate from ours.
+    /// The text continues a prompt: a leading space may separate the words.
     AfterPrompt,
 }
 
 /// The decoding of one sequence.
 #[derive(Debug, Clone)]
 pub struct Detokenizer {
-    /// The beginning of a character whose rest has not come.
+    /// The incomplete character at the end.
     half: Vec<u8>,
     strip: bool,
 }
@@ -118,7 +118,7 @@ impl Detokenizer {
         !self.half.is_empty()
     }
 
-    /// Ends the text: the beginning of a character whose rest never came is replaced.
+    /// Ends the text: an incomplete character is replaced.
     pub fn finish(&mut self, out: &mut String) {
         if !self.half.is_empty() {
             self.half.clear();

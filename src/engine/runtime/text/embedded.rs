@@ -1,4 +1,4 @@
-//! Where a GGUF file keeps what `gguf.rs` and `language.rs` want to know.
+//! Metadata keys of a GGUF file for `gguf.rs` and `language.rs`.
 
 use super::{EmbeddedText, TextError, Vocabulary, VocabularyKind};
 use crate::networks::weights::{GgufMetadata, GgufValue};
@@ -100,7 +100,7 @@ fn word_pieces(metadata: &GgufMetadata) -> Result<Vocabulary, TextError> {
     })
 }
 
-/// The template, and those for other uses, whose keys end in their names.
+/// The chat templates: the default, and others whose keys end in their names.
 fn templates(metadata: &GgufMetadata) -> Vec<(String, String)> {
     let named = |key: &str| {
         let name = match key.strip_prefix(TEMPLATE)? {
@@ -125,8 +125,7 @@ fn is_for_ranking(metadata: &GgufMetadata) -> bool {
     pooling(metadata) == Some(4)
 }
 
-/// The text that holds a query and a document in the places of `{query}` and `{document}`, as the template of a chat whose
-/// messages they are.
+/// The file's text with the placeholders `{query}` and `{document}`, converted to a chat template with two messages.
 fn pair_template(metadata: &GgufMetadata) -> Option<(String, String)> {
     let text = metadata.text(&format!("{TEMPLATE}.rerank"))?;
     let literal = |text: &str| format!("{{{{ {} }}}}", serde_json::Value::from(text));

@@ -17,28 +17,28 @@ use crate::runtime::{Chat, Failure, Prompt, Sampling, StopRules};
 pub struct Language {
     pub reader: Reader,
     pub ends: Vec<u32>,
-    /// What a request leaves open.
+    /// Fallbacks for settings that a request omits.
     pub defaults: Sampling,
-    /// What its template makes it write around thoughts and calls.
+    /// The marks of thoughts and tool calls in the model's output.
     pub markup: Markup,
 }
 
-/// What turns prompts into tokens, and holds the table that turns tokens back.
+/// The tokenizer and the chat template.
 pub enum Reader {
     Local {
         tokenizer: Box<Tokenizer>,
-        /// Why there is none is told to whoever asks for a chat: without it the model still continues text.
+        /// The error is returned to requests for a chat: without a template the model still completes text.
         template: Box<Result<ChatTemplate, TextError>>,
     },
     Isolated(Box<Isolated>),
 }
 
-/// Where a model's text side comes from. What is set here goes before what the files say.
+/// The source of a model's tokenizer and template. Values set here take precedence over the files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TextSource<'a> {
-    /// Where `tokenizer.json` and the configuration files lie.
+    /// The folder of `tokenizer.json` and the configuration files.
     pub folder: Option<&'a Path>,
-    /// What a GGUF file carries itself.
+    /// Metadata of a GGUF file.
     pub embedded: Option<&'a EmbeddedText>,
     /// The vocabulary in the file of a text encoder.
     pub unigram: Option<&'a UnigramVocabulary>,
@@ -47,11 +47,11 @@ pub struct TextSource<'a> {
     pub tokenizer: Option<&'a Path>,
     pub template: Option<&'a str>,
     pub defaults: Option<&'a Sampling>,
-    /// Read the files in a process of their own.
+    /// Reads the files in a separate process.
     pub isolation: Option<&'a Isolation>,
 }
 
-/// What `generation_config.json` recommends.
+/// Recommendations of `generation_config.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Recommended {
     temperature: Option<f32>,
@@ -73,7 +73,7 @@ pub struct EmbeddedText {
     pub further_ends: Vec<u32>,
 }
 
-/// Control tokens that end a turn under whatever model they appear; files often name only one of theirs.
+/// Control tokens that end a turn in any model; files often list only one of them.
 const KNOWN_ENDS: [&str; 7] = [
     "<|eot_id|>",
     "<|eom_id|>",
@@ -115,7 +115,7 @@ impl Language {
         Ok(language)
     }
 
-    /// Reads the files in this process. The defaults are what the files recommend, unchecked.
+    /// Reads the files in this process. The defaults are the files' recommendations, unchecked.
     pub fn open_here(source: TextSource<'_>) -> Result<Self, TextError> {
         let tokenizer = open_tokenizer(source)?;
         let configs = Configs::read(source.folder)?;
@@ -257,7 +257,7 @@ impl Language {
         }
     }
 
-    /// What the vocabulary calls these tokens; empty for ids past it.
+    /// The spellings of these tokens; empty for ids past the vocabulary.
     pub fn names(&self, ids: &[u32]) -> Result<Vec<String>, Failure> {
         match &self.reader {
             Reader::Local { tokenizer, .. } => {
@@ -292,7 +292,7 @@ impl Language {
         Ok(text)
     }
 
-    /// The tokens of a text, after those that the tokenizer puts before one with `prefix`.
+    /// The tokens of a text, preceded by the tokenizer's prefix if `prefix` is set.
     pub fn encode(&self, text: &str, prefix: bool) -> Result<Vec<u32>, Failure> {
         match &self.reader {
             Reader::Local { tokenizer, .. } => tokenizer
@@ -337,8 +337,8 @@ impl From<Recommended> for Sampling {
     }
 }
 
-/// What the model recommends, where nobody who set it up knows better; no request can be blamed for it, so it is
-/// checked here.
+/// Merges the model's recommendations with the operator's defaults and checks them, because no request is at fault for
+/// them.
 fn check_sampling(source: TextSource<'_>, recommended: Sampling) -> Result<Sampling, TextError> {
     let sampling = match source.defaults {
         Some(set) => set.clone().or(&recommended),
@@ -354,7 +354,7 @@ fn check_sampling(source: TextSource<'_>, recommended: Sampling) -> Result<Sampl
     }
 }
 
-/// What a chat with a model is answered whose template cannot be used.
+/// The error of a chat with a model whose template is unusable.
 fn without(error: &TextError) -> Failure {
     match error {
         TextError::Missing { .. } => Failure::BadRequest(error.to_string()),
@@ -452,10 +452,10 @@ fn ends(
 }
 
 const GENERATION: &str = "generation_config.json";
-/// Four times the largest `tokenizer_config.json`. Read as a tree it takes up to forty times its bytes.
+/// Four times the largest `tokenizer_config.json`. Parsed, it takes up to forty times its bytes.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
-/// The JSON files beside a checkpoint; null where there is none.
+/// The JSON files of a checkpoint; null for missing ones.
 #[derive(Default)]
 struct Configs {
     model: Value,
@@ -469,7 +469,7 @@ impl Configs {
         let Some(folder) = folder else {
             return Ok(Self::default());
         };
-        // Of models that read images, the processor's template; the tokenizer's may leave images out.
+        // For models with vision, the processor's template; the tokenizer's may not support images.
         let template = match read_if_there(&folder.join("chat_template.jinja"))? {
             Some(template) => Some(template),
             None => {

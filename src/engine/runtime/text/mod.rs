@@ -1,10 +1,10 @@
-//! Between people's text and a model's tokens: tokenizer, chat template, decoding, stop strings.
+//! Text to tokens and back: tokenizer, chat template, detokenization, stop strings.
 //!
-//! Everything here is pure once opened, and safe to use from any thread: prompts are prepared where requests
-//! come from, and only tokens reach the inference thread.
+//! Everything here is pure once opened, and safe to use from any thread: prompts are prepared on the callers' threads,
+//! and only tokens reach the inference thread.
 //!
-//! Tokenizers and templates of files that nobody vouches for run in a process of their own (`isolated/`): a file can
-//! make them allocate or recurse until the process ends.
+//! Tokenizers and templates of untrusted files run in a separate process (`isolated/`): a file can make them allocate
+//! or recurse until the process ends.
 
 mod clip;
 mod detokenize;

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Isolation, Language, TextError, TextSource, UnigramVocabulary};
 use crate::runtime::Failure;
 
-/// Untrusted files are read in a text process.
+/// Untrusted files are parsed in a text process.
 pub struct PromptTokenizer {
     language: Language,
     /// The tokens around a text.
@@ -16,7 +16,7 @@ pub struct PromptTokenizer {
 const FILE: &str = "tokenizer.json";
 
 impl PromptTokenizer {
-    /// From a vocabulary that a file holds beside the weights of a text encoder.
+    /// Builds the tokenizer from a vocabulary in the file of a text encoder.
     pub fn of_unigram(
         vocabulary: &UnigramVocabulary,
         most: usize,
@@ -31,7 +31,7 @@ impl PromptTokenizer {
         Self::new(source, most)
     }
 
-    /// From the `tokenizer.json` of a folder. Prompts are cut to so many tokens, the end included.
+    /// Opens the `tokenizer.json` of a folder. Prompts are truncated to this many tokens, including the end.
     pub fn open(
         folder: &Path,
         most: usize,
@@ -58,7 +58,7 @@ impl PromptTokenizer {
         })
     }
 
-    /// The tokens of a prompt whose runs of white space count as one space. None where there are none at all.
+    /// The tokens of a prompt, with runs of white space collapsed to one space. `None` without tokens.
     pub fn encode(&self, prompt: &str) -> Result<Vec<u32>, Failure> {
         let words: Vec<&str> = prompt.split_whitespace().collect();
         self.encode_exactly(&words.join(" "))

@@ -36,9 +36,9 @@ impl StopStrings {
         })
     }
 
-    /// Takes the next piece of text and appends to `out` what is final. When a stop appeared, says which one;
-    /// it and what follows are dropped. However the text is cut into pieces, the result is the same: the stop
-    /// that is complete first wins, and among those the longest.
+    /// Adds a piece of text and appends the final part to `out`. Returns the stop string when one is found; the string
+    /// and the text after it are dropped. The result does not depend on the split into pieces: the stop string that
+    /// ends first wins, and among those the longest.
     pub fn push(&mut self, text: &str, out: &mut String) -> Option<&str> {
         if self.stops.is_empty() {
             out.push_str(text);
@@ -56,7 +56,7 @@ impl StopStrings {
         None
     }
 
-    /// The text ends here: what was held back is text after all.
+    /// Ends the text: text held back is appended.
     pub fn finish(&mut self, out: &mut String) {
         out.push_str(&self.held);
         self.held.clear();

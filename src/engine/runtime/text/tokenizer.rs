@@ -7,7 +7,7 @@ use super::detokenize::Pieces;
 use super::output::{CHANNEL_MARKS, SPELLED_OUT};
 use super::{TextError, read_bounded};
 
-/// One model's tokenizer, and the table that turns its tokens back.
+/// A model's tokenizer and its detokenization table.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     pieces: Pieces,
@@ -18,7 +18,7 @@ impl Tokenizer {
         Self::new(read_file(path)?).map_err(|error| error.in_file(path))
     }
 
-    /// Of a file that may lack a decoder: its tokens become no text.
+    /// For a file that may lack a decoder: its tokens cannot be converted to text.
     pub fn open_read_only(path: &Path) -> Result<Self, TextError> {
         Self::read_only(read_file(path)?).map_err(|error| error.in_file(path))
     }
@@ -40,16 +40,14 @@ impl Tokenizer {
         Ok(Self { inner, pieces })
     }
 
-    /// Special tokens that stand in the text are read as such. `prefix` adds what the tokenizer puts around a
-    /// text of its own (BOS).
+    /// Special tokens in the text are recognized. `prefix` adds the tokenizer's own tokens around a text (BOS).
     pub fn encode(&self, text: &str, prefix: bool) -> Result<Vec<u32>, TextError> {
         let encoding = self.inner.encode_fast(text, prefix);
         let encoding = encoding.map_err(|error| TextError::broken("the tokenizer", error))?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Two texts that belong together, with what the tokenizer puts between and around them, and which of the two
-    /// each token is of.
+    /// Two texts as one sequence with the tokenizer's separators, and the segment of each token.
     pub fn encode_pair(
         &self,
         first: &str,
@@ -88,7 +86,7 @@ fn read_file(path: &Path) -> Result<tokenizers::Tokenizer, TextError> {
     read(&bytes).map_err(|reason| TextError::broken(path.display(), reason))
 }
 
-/// The library panics at some of what no program writes, as a merge that is longer than every token.
+/// The library panics at some malformed files, such as one with a merge longer than every token.
 pub fn read(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
     let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
     let read = read.map_err(|_| "inconsistent vocabulary, merges and prefixes")?;
@@ -102,7 +100,7 @@ enum Spelling {
     ByteLevel,
     /// `▁` is a space, `<0xE2>` a byte.
     SentencePiece { strips_first_space: bool },
-    /// BERT's: `##` goes on with the word before, every other token begins one.
+    /// BERT's: `##` continues the word before, every other token begins a word.
     WordPiece,
 }
 
@@ -165,7 +163,7 @@ fn check_sizes(vocabulary: usize, added_bytes: usize) -> Result<(), TextError> {
 pub(super) const MAX_VOCABULARY: usize = 1 << 20;
 /// Twice the largest `tokenizer.json`.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Added tokens are looked for in every text by an automaton that takes a hundred times their bytes.
+/// Added tokens are found by an automaton of a hundred times their size.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
 fn spelling(decoder: &serde_json::Value) -> Result<Spelling, TextError> {

@@ -1,5 +1,5 @@
-//! Finds the components of a transformer in a file of its own: named ones first, then folders as diffusers keeps them, then
-//! files with published names, in the transformer's folder and in those that ComfyUI keeps beside it.
+//! Finds the components of a single-file transformer: named ones first, then folders of diffusers, then files with
+//! published names in the transformer's folder and in ComfyUI's neighbouring folders.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,14 +18,14 @@ use crate::runtime::text::{Isolation, PromptTokenizer, UnigramVocabulary};
 /// Components without which nothing can be made.
 pub const NEEDED: [&str; 3] = ["text_encoder", "tokenizer", "vae"];
 const TOKENIZER: &str = "tokenizer.json";
-/// A file that tells the folder of each component.
+/// A file that identifies the folder of each component.
 const MARKS: [(&str, &str); 4] = [
     ("scheduler", SCHEDULE),
     ("text_encoder", "config.json"),
     ("tokenizer", TOKENIZER),
     ("vae", "config.json"),
 ];
-/// Where ComfyUI keeps files of these components.
+/// ComfyUI's folders of these components.
 const NEIGHBOURS: [&str; 3] = ["clip", "text_encoders", "vae"];
 
 /// The name of a component in messages.
@@ -94,7 +94,7 @@ fn holds_tokenizer(text: &Path) -> bool {
     text.is_file() && tokenizer_in(text).is_ok_and(|found| found.is_some())
 }
 
-/// From the `tokenizer.json` of a folder, or from the file of a text encoder.
+/// Opens the `tokenizer.json` of a folder, or the tokenizer in the file of a text encoder.
 pub fn open_tokenizer(
     place: &Path,
     most: usize,
@@ -114,7 +114,7 @@ pub fn open_tokenizer(
     }
 }
 
-/// The tokenizer that the file of a text encoder holds beside its weights.
+/// The tokenizer in the file of a text encoder.
 fn tokenizer_in(text: &Path) -> Result<Option<UnigramVocabulary>, LoadError> {
     let checkpoint = Checkpoint::open_file(text)?;
     if let Some(metadata) = checkpoint.gguf_metadata() {
@@ -143,7 +143,7 @@ fn weight_files(own: &Path, above: Option<&Path>, transformer: &Path) -> BTreeSe
     files.filter(is_weights).collect()
 }
 
-/// The first file that fits and whose weights can be read; else the first that fits, so that loading names the fault.
+/// The first matching file with readable weights; else the first match, so that loading reports its fault.
 fn first_fitting(
     files: BTreeSet<PathBuf>,
     fits: &dyn Fn(&Checkpoint) -> Result<Value, Flaw>,

@@ -1,4 +1,4 @@
-//! A transformer in a file of its own, among the files that people keep beside it.
+//! Tests of a single-file transformer among other files of its folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +43,7 @@ fn tiny_facts(latent_channels: usize) -> Result<WanFacts, Flaw> {
     }
 }
 
-/// Writes the tensors of a network's folder into one file, under other names and without those whose name is empty.
+/// Writes the tensors of a network's folder into one file, renamed; tensors with an empty name are left out.
 fn write(network: &str, file: &Path, rename: impl Fn(&str) -> String) {
     let folder = fixtures().join(network);
     let names = ["diffusion_pytorch_model", "model"];

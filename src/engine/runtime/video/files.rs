@@ -1,4 +1,4 @@
-//! The files of a Wan: a folder as diffusers keeps it, or a transformer in a file of its own and what stands around it.
+//! The files of a Wan model: a diffusers folder, or a single-file transformer with components around it.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ const COMPONENTS: &[(&str, Option<&str>)] = &[
 static ENCODER_POOL: NetworkPool<UmT5> = NetworkPool::new();
 static AUTOENCODER_POOL: NetworkPool<VideoAutoencoder> = NetworkPool::new();
 
-/// Both transformers of Wan 2.2 A14B have the shape of Wan 2.1's; only the names of their files tell.
+/// Both transformers of Wan 2.2 A14B have the shape of Wan 2.1's; only their file names differ.
 const HALVES: [&str; 2] = ["highnoise", "lownoise"];
 
 /// A model's files, opened: headers were read, weights were not.
@@ -67,7 +67,7 @@ pub fn is_at(path: &Path) -> bool {
 }
 
 impl VideoFiles {
-    /// `replacements` are folders or files of components that are used instead of those in the folder, or around the file.
+    /// `replacements` replace components of the folder or around the file.
     pub fn open(path: &Path, replacements: &ComponentFolders) -> Result<Self, CheckpointError> {
         match path.is_file() {
             true => Self::open_file(path, replacements, WanFacts::of),
@@ -99,7 +99,7 @@ impl VideoFiles {
         )
     }
 
-    /// With facts for the shapes of other families than those of [`WanFacts`].
+    /// Opens with facts for shapes of families other than those of [`WanFacts`].
     pub fn open_file(
         path: &Path,
         replacements: &ComponentFolders,

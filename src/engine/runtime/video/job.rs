@@ -1,4 +1,4 @@
-//! One video: an asynchronous function that stops after each block of its networks.
+//! Generates one video: an asynchronous function that yields after each block of its networks.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub async fn sample(
     Ok(latent(values))
 }
 
-/// Frames of a latent, as many as are asked for.
+/// The requested number of frames of a latent.
 pub async fn decode(
     networks: &VideoNetworks,
     latent: &LatentVideo,

@@ -1,10 +1,10 @@
-//! Videos by the Wan family: [`VideoPipeline`] is a loaded model of the [`maker`](super::maker).
+//! Video generation with the Wan family: [`VideoPipeline`] is a loaded model of the [`maker`](super::maker).
 //!
-//! `files` opens a model's files, `beside` finds those around a transformer in a file of its own, `plan`
-//! fills in and checks a request, `job` runs it one block at a time. Noise levels, samplers and noise are
+//! `files` opens a model's files, `beside` finds the components of a single-file transformer, `plan` fills in and
+//! checks a request, `job` runs it one block at a time. Noise levels, samplers and noise are
 //! [`diffusion`](super::diffusion)'s.
 //!
-//! Conventions are those of the reference implementation, so that a seed makes the same video.
+//! Conventions are those of the reference implementation, so that a seed gives the same video.
 
 mod beside;
 mod files;
@@ -29,20 +29,20 @@ use super::{ComponentFolders, DeviceChoice, Failure, LoadError, SharedWeights};
 use crate::networks::video::WanFacts;
 use crate::networks::weights::Quantize;
 
-/// Where a video model is, and how to hold it.
+/// Location, defaults and memory limit of a video model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoSource {
     /// A folder as diffusers keeps it, or the file of a transformer.
     pub path: PathBuf,
-    /// Folders or files that are used instead of those in `path` or around it.
+    /// Replace components of `path`.
     pub components: ComponentFolders,
     /// Quantize the matrices of linear layers while loading.
     pub quantize: Option<Quantize>,
-    /// Used where a request says nothing.
+    /// For settings that a request omits.
     pub defaults: VideoDefaults,
-    /// A video that takes more than this beside the weights is refused.
+    /// Requests that need more memory besides the weights are refused.
     pub memory_bytes: Option<u64>,
-    /// Read the tokenizer in a process of its own: the files are untrusted.
+    /// Parses the tokenizer in a separate process, because the files are untrusted.
     pub isolation: Option<Box<Isolation>>,
 }
 
@@ -58,11 +58,11 @@ pub struct VideoDefaults {
     pub cfg_scale: Option<f32>,
 }
 
-/// The memory that a model takes on a device, counted before anything is loaded.
+/// Memory of a model on a device, estimated before loading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VideoFootprint {
     pub weight_bytes: u64,
-    /// Beside the weights, for one video of the model's own size.
+    /// Memory besides the weights for one video of the model's default size.
     pub video_bytes: u64,
     /// Width and height of that video.
     pub size: [u32; 2],
@@ -75,7 +75,7 @@ pub struct VideoFootprint {
 pub struct MissingComponents {
     /// Tells the families apart.
     pub latent_channels: usize,
-    /// As the folders of diffusers are called.
+    /// Folder names of diffusers.
     pub names: Vec<&'static str>,
 }
 
@@ -147,7 +147,7 @@ impl VideoSource {
         Ok(self.open()?.shared())
     }
 
-    /// From the headers of the files.
+    /// Reads only the headers of the files.
     pub fn footprint(&self) -> Result<VideoFootprint, LoadError> {
         Ok(self.open()?.footprint(&self.defaults))
     }

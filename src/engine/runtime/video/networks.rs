@@ -1,6 +1,6 @@
-//! The networks of one model, and what passes between them: texts to states, latents to frames and back.
+//! The networks of one model, and conversions between them: texts to states, latents to frames and back.
 //!
-//! Latents are host numbers, channels-last, scaled as the transformer sees them.
+//! Latents are host numbers, channels-last, scaled for the transformer.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::networks::video::{FrameStream, FrameTimes, VideoAutoencoder, WanRope,
 use crate::runtime::diffusion::FlowSchedule;
 use crate::runtime::text::PromptTokenizer;
 
-/// Rows of text that the transformer sees; those beyond a text's own are zero.
+/// Text rows of the transformer; those beyond the prompt are zero.
 pub const MOST_TEXT_TOKENS: usize = 512;
 
 pub struct VideoNetworks {

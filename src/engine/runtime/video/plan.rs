@@ -1,4 +1,4 @@
-//! A request with every default filled in and every limit checked, and what it will take.
+//! A request with all defaults filled in and all limits checked, and its memory estimate.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,7 +16,7 @@ pub const MOST_PIXELS: u32 = 2048 * 2048;
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
 pub const MOST_FRAMES: u32 = 257;
 const RATES: [f32; 2] = [1.0, 60.0];
-/// Videos of a series. Each draws the noise of those before it.
+/// Limit of a batch's index, since a video skips the noise of those before it.
 const MOST_INDEX: u32 = 15;
 /// A longer prompt is refused before it is cut into tokens.
 const MOST_PROMPT_BYTES: usize = 1 << 16;
@@ -26,13 +26,13 @@ const MOST_PROMPT_BYTES: usize = 1 << 16;
 pub struct VideoPlan {
     pub width: u32,
     pub height: u32,
-    /// Frames that are asked for: the last ones of a latent may be more.
+    /// Requested frames: the last latent frame may decode to more.
     pub frames: u32,
     pub rate: f32,
     /// Frames, height and width of the latent.
     pub latent: [usize; 3],
     pub prompt: Vec<u32>,
-    /// None where nothing is guided.
+    /// `None` without classifier-free guidance.
     pub negative: Option<Vec<u32>>,
     pub cfg_scale: f64,
     pub levels: FlowLevels,
@@ -114,8 +114,8 @@ fn latent_sizes(spec: &VideoAutoencoderSpec, size: [u32; 2], frames: u32) -> [us
     [1 + later.div_ceil(spec.time_factor()), height, width]
 }
 
-/// Memory of a video beside the weights: the larger of what a step and what decoding hold at once, and the frames that
-/// wait for their reader.
+/// Memory of a video besides the weights: the larger of a denoising step and the decoder, plus frames that wait for
+/// their reader.
 pub fn video_bytes(
     transformer: &WanSpec,
     autoencoder: &VideoAutoencoderSpec,
@@ -155,7 +155,7 @@ fn tokens(networks: &VideoNetworks, setting: &str, prompt: &str) -> Result<Vec<u
     Ok(tokens)
 }
 
-/// The size asked for; else that of the source, as near as the model can; else the model's own.
+/// The requested size; else that of the source, rounded to the model's multiples; else the model's default.
 fn size(
     networks: &VideoNetworks,
     defaults: &VideoDefaults,
@@ -195,7 +195,7 @@ fn size(
     }
 }
 
-/// Each axis of the transformer knows so many places.
+/// Checks the transformer's limit of positions per axis.
 fn check_places(spec: &WanSpec, latent: [usize; 3]) -> Result<(), Refusal> {
     let axes = ["frames", "height", "width"]
         .into_iter()

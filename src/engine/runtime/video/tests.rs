@@ -19,9 +19,9 @@ use crate::runtime::maker::suite::{self, PipelineFixture, ReportedStep, pipeline
 use crate::runtime::maker::{Output, PassReports, PixelFormat, Pixels};
 use crate::runtime::video::VideoRequest;
 
-/// Of numbers in latents.
+/// Tolerance of latents.
 const LATENT_TOLERANCE: f64 = 1e-3;
-/// Of colors between 0 and 255: one step of rounding.
+/// Tolerance of colors between 0 and 255: one step of rounding.
 const COLOR_TOLERANCE: f64 = 1.0;
 
 fn golden() -> GoldenTensors {

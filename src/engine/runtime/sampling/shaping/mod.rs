@@ -1,14 +1,14 @@
-//! What few requests ask for: settings that look at the candidates in their order. Smoothing and a temperature that
-//! follows how unsure the model is change what they weigh; top_a, tail-free and locally typical sampling drop some.
+//! Rare sampling settings that need sorted candidates. Smoothing and dynamic temperature change weights; top_a,
+//! tail-free and locally typical sampling drop candidates.
 //!
-//! All of it as llama.cpp and KoboldCpp have it, whose clients send these. It sorts, and a sequence that wants none of
-//! it never comes here.
+//! Formulas follow llama.cpp and KoboldCpp, whose clients send these settings. Sequences without any of them skip this
+//! module and its sort.
 
 use super::candidates::{Candidate, best_of};
 use super::settings::{LEAST_TEMPERATURE, Settings};
 use muster_kernels::cpu::exp;
 
-/// Where top_k leaves all, tokens below `e^-20.7` of the best, a billionth, are no candidates.
+/// Without top_k, tokens below `e^-20.7` (a billionth) of the best are dropped.
 const FARTHEST: f32 = 20.723_266;
 
 /// Second differences that sum up to less say nothing about where the tail begins.
@@ -17,7 +17,7 @@ const FLAT: f64 = 1e-6;
 /// Each within its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shaping {
-    /// A logit falls by so much times the square of its distance from the best; 0 leaves it.
+    /// A logit falls by this factor times the square of its distance from the best; 0 disables smoothing.
     pub smoothing_factor: f32,
     /// How far from the one set the temperature may be; 0 keeps it.
     pub dynatemp_range: f32,
@@ -47,7 +47,7 @@ impl Shaping {
         self.dynatemp_range > 0.0
     }
 
-    /// The candidates that top_k leaves and that weigh anything, the best first. The best alone at temperature 0.
+    /// The candidates after top_k with a weight above 0, best first. Only the best at temperature 0.
     pub fn weigh(
         &self,
         logits: &[f32],
@@ -84,7 +84,7 @@ impl Shaping {
         if self.smoothing_factor > 0.0 {
             reach = (reach / self.smoothing_factor).sqrt();
         }
-        // What is masked is infinitely far.
+        // Masked tokens are infinitely far.
         let reach = reach.min(f32::MAX);
         let near = (0..)
             .zip(logits)
@@ -106,7 +106,7 @@ impl Shaping {
         }
     }
 
-    /// Between the bounds of the range by the candidates' entropy, as a share of the most that so many tokens may have.
+    /// Dynamic temperature: interpolates the range by the candidates' entropy, relative to its maximum.
     fn temperature(
         &self,
         logits: &[f32],
@@ -141,7 +141,7 @@ impl Shaping {
         total.ln() + moment / total
     }
 
-    /// Drops what is less probable than `top_a` times the square of the best probability.
+    /// Drops candidates less probable than `top_a` times the square of the best probability.
     pub fn keep_likely(&self, candidates: &mut Vec<Candidate>) {
         if self.top_a > 0.0 {
             // The best weighs 1, so that its probability is one part of the total.
@@ -150,8 +150,8 @@ impl Shaping {
         }
     }
 
-    /// Drops the tail: what comes after most of the bends in the curve of falling probabilities (Phénix and Egan, Tail
-    /// Free Sampling, 2019). The candidates are in their order.
+    /// Drops the tail: candidates after the given share of the curvature of the sorted probabilities (Phénix and Egan,
+    /// Tail Free Sampling, 2019). The candidates are sorted.
     pub fn keep_head(&self, candidates: &mut Vec<Candidate>) {
         if self.tfs >= 1.0 {
             return;
@@ -175,14 +175,14 @@ impl Shaping {
         }
     }
 
-    /// Keeps the tokens that tell about as much as the next one is expected to (Meister et al., Locally Typical
-    /// Sampling, 2022): the most typical ones, and at least one, which need not be the best.
+    /// Keeps the tokens whose information is closest to the entropy (Meister et al., Locally Typical Sampling, 2022),
+    /// at least one, which need not be the best.
     pub fn keep_typical(&self, best: f32, candidates: &mut Vec<Candidate>) {
         if self.typical >= 1.0 {
             return;
         }
-        // What a token tells is its distance, by the temperature, and the logarithm of the total. The entropy is the
-        // mean of that, so that the logarithm cancels out and the temperature changes no order.
+        // A token's information is its distance divided by the temperature, plus the logarithm of the total. The
+        // entropy is its mean, so that the logarithm cancels out and the temperature does not affect the order.
         let distance = |candidate: &Candidate| f64::from(self.distance(best, candidate.logit));
         let total = total(candidates);
         let moments = candidates.iter().map(|c| f64::from(c.weight) * distance(c));

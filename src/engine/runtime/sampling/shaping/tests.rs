@@ -1,4 +1,4 @@
-//! What each setting leaves, worked out by hand.
+//! Results of each setting, computed by hand.
 
 use proptest::prelude::{Just, any, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy;
@@ -6,9 +6,9 @@ use proptest::strategy::Strategy;
 use super::super::{Sampler, Scratch, Settings, TokenMask};
 use crate::runtime::Sampling;
 
-/// Not in their order, so that a mistaken one shows.
+/// Unsorted, to detect errors in the order.
 const FOUR: [f32; 4] = [0.4, 0.1, 0.3, 0.2];
-/// Its entropy is 7/8 of the most that four tokens have.
+/// Probabilities whose entropy is 7/8 of the maximum for four tokens.
 const HALVES: [f32; 4] = [0.5, 0.25, 0.125, 0.125];
 
 fn asked() -> Sampling {
@@ -27,7 +27,7 @@ fn logits(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
-/// With which probability each token is drawn.
+/// The probability of each token.
 fn left(sampling: &Sampling, logits: &[f32]) -> Vec<f64> {
     let sampler = sampler(sampling);
     let shaping = sampler.settings.shaping.expect("a setting acts");
@@ -80,7 +80,7 @@ fn top_a_comes_after_top_k_and_before_top_p_and_min_p() {
         top_a: Some(1.0),
         ..asked()
     };
-    // Of 4/7 and 3/7 both are above 16/49.
+    // Both 4/7 and 3/7 are above 16/49.
     let few = Sampling {
         top_k: Some(2),
         ..top_a.clone()
@@ -112,7 +112,7 @@ fn tfs_cuts_where_the_curve_has_bent_enough() {
     // All bending is before the second; still the first stays.
     let steep = [0.5, 0.2, 0.15, 0.1, 0.05];
     check(tfs(0.1), &steep, &[1.0, 0.0, 0.0, 0.0, 0.0]);
-    // Too few for a tail.
+    // Too few candidates for a tail.
     check(tfs(0.1), &[0.5, 0.3, 0.2], &[0.5, 0.3, 0.2]);
     check(tfs(0.1), &[0.0, 1.0], &[0.0, 1.0]);
 }
@@ -153,7 +153,7 @@ fn typical_keeps_what_tells_as_much_as_is_expected() {
 
 #[test]
 fn typical_looks_at_what_the_others_left() {
-    // Of 4/7 and 3/7 the entropy is 0.683; 4/7 is 0.123 away and 3/7 is 0.164.
+    // 4/7 and 3/7 have the entropy 0.683; 4/7 is 0.123 away and 3/7 is 0.164.
     for cut in [
         Sampling {
             top_k: Some(2),
@@ -215,11 +215,11 @@ fn the_temperature_follows_how_unsure_the_model_is() {
     check(moving(1.0, 0.5, Some(0.0)), &HALVES, &at(1.5));
     check(moving(0.5, 2.0, None), &HALVES, &at(2.1875));
     check(moving(0.0, 2.0, None), &HALVES, &at(1.75));
-    // What is masked is no token to be unsure of.
+    // Masked tokens do not count in the entropy.
     let masked = [0.5, 0.0, 0.25, 0.125, 0.125, 0.0];
     let [a, b, c, d] = at(1.375);
     check(moving(1.0, 0.5, None), &masked, &[a, 0.0, b, c, d, 0.0]);
-    // Of 2/3 and 1/3 the entropy is 0.918296 of the most: 1.418296.
+    // 2/3 and 1/3 have 0.918296 of the maximal entropy: 1.418296.
     let few = Sampling {
         top_k: Some(2),
         ..moving(1.0, 0.5, None)

@@ -132,7 +132,7 @@ fn is_plain(mark: char, length: usize, before: &str, after: &str) -> bool {
     }
 }
 
-/// The text of a link or an image, and what follows.
+/// The text of a link or an image, and the rest.
 fn link(text: &str) -> Option<(&str, &str)> {
     if let Some(address) = text.strip_prefix('<') {
         let (address, later) = address.split_once('>')?;
@@ -157,7 +157,7 @@ fn link(text: &str) -> Option<(&str, &str)> {
     Some((name, &reference[end + 1..]))
 }
 
-/// Where the bracket ends that was opened before the text.
+/// The index of the bracket that closes one opened before the text.
 fn closing(text: &str, opens: char, closes: char) -> Option<usize> {
     let mut depth = 0usize;
     for (at, letter) in text.char_indices() {

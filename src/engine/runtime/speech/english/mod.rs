@@ -185,7 +185,7 @@ fn past_tense(stem: String) -> String {
     }
 }
 
-/// The kind of a word with several pronunciations, as far as the word before it tells.
+/// The part of speech of a word with several pronunciations, guessed from the previous word.
 fn kind_of(entry: &DictionaryEntry<'_>, word: &str, before: &str) -> Option<&'static str> {
     let follows = |list: &str| !before.is_empty() && list.contains(&format!(" {before} "));
     // The country, the time of day and the era, but not "I AM" in capitals.

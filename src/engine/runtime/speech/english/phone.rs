@@ -18,11 +18,11 @@ const SHORT: [&str; 8] = ["911", "112", "999", "988", "411", "311", "211", "000"
 /// A phone number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PhoneNumber {
-    /// With `+` and the code of a country.
+    /// With `+` and a country code.
     pub is_international: bool,
     /// Digits that are read without a pause.
     pub groups: Vec<String>,
-    /// In characters of the text.
+    /// In characters.
     pub length: usize,
 }
 

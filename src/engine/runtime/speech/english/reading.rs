@@ -1,5 +1,5 @@
-//! From a text to the words that are read: sentences of words, marks and given phonemes. Numbers, dates, money, times,
-//! units, signs and abbreviations become words.
+//! Text normalization for speech: splits a text into sentences of words, punctuation and given phonemes, and expands
+//! numbers, dates, money, times, units, signs and abbreviations to words.
 
 use muster_characters::{GivenPhonemes, is_latin, readable};
 
@@ -14,7 +14,7 @@ use super::signs::{ABBREVIATIONS, DOTTED, LARGE, LAST_WORDS, MONEY, SIGNS, UNITS
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
     Word(String),
-    /// As the text gives them, or names of letters.
+    /// Phonemes given in the text, or names of letters.
     Phonemes(String),
     Mark(char),
 }
@@ -51,7 +51,7 @@ impl TextReader {
         self.letters.get(self.at.checked_sub(1)?).copied()
     }
 
-    /// The rest as text, so many letters at most.
+    /// The next `most` letters at most, as text.
     fn rest(&self, most: usize) -> String {
         self.letters.iter().skip(self.at).take(most).collect()
     }

@@ -103,7 +103,7 @@ pub fn numeral(word: &str, before: Option<&str>, next: NextWord<'_>) -> Option<S
         let ends = matches!(next, NextWord::Stop | NextWord::Word("of" | "and" | "was"));
         return (!is_pronoun || ends).then(|| format!("the {}", ordinal(number)));
     }
-    // XXX stands for anything.
+    // XXX is a placeholder.
     let is_long = word.len() > 2 && word != "XXX" || word == "II";
     (is_long && is_capital).then(|| cardinal(number))
 }

@@ -74,7 +74,7 @@ pub const UNITS: &[(&str, &str, &str)] = &[
     ("€", "euro", "euros"),
     ("£", "pound", "pounds"),
 ];
-/// One, several, and hundredths.
+/// Singular, plural, and hundredths.
 pub const MONEY: [(char, &str, &str, &str); 4] = [
     ('$', "dollar", "dollars", "cents"),
     ('£', "pound", "pounds", "pence"),

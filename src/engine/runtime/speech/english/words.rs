@@ -6,21 +6,21 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use crate::networks::weights::Flaw;
 
 const WORDS: &[u8] = include_bytes!("words.zz");
-/// Inflated, with some room to grow.
+/// Limit of the decompressed size.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Words in the order of their bytes.
 pub struct Dictionary {
     text: String,
-    /// Where each line begins.
+    /// Offsets of the lines.
     lines: Vec<u32>,
 }
 
-/// One word's pronunciations.
+/// The pronunciations of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DictionaryEntry<'a> {
     pub usual: &'a str,
-    /// By kind, such as `VERB=...`.
+    /// By part of speech, such as `VERB=...`.
     others: &'a str,
 }
 

@@ -12,12 +12,12 @@ use tokenizers::{AddedToken, ModelWrapper};
 use super::TextError;
 use super::tokenizer::byte_characters;
 
-/// What the file says about its tokens.
+/// The vocabulary of a file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Vocabulary {
     pub kind: VocabularyKind,
     pub tokens: Vec<String>,
-    /// One of the format's token types each, or nothing at all.
+    /// The format's type of each token, or empty.
     pub types: Vec<u64>,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
@@ -71,11 +71,11 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNKNOWN: u64 = 2;
 
-/// Before the spelling of a token that goes on with a word.
+/// Prefix of a token that continues a word.
 const WORD_END: &str = "##";
 
-/// The longest tokens of real files are runs of a hundred spaces or dashes. What a token is put together from
-/// takes the square of its length to find.
+/// The longest tokens of real files are runs of a hundred spaces or dashes. Finding a token's merges takes the square
+/// of its length.
 const MAX_TOKEN_BYTES: usize = 1 << 10;
 /// Four times the largest vocabulary, and its merges.
 const MAX_TOKENS: usize = 1 << 20;
@@ -85,9 +85,9 @@ const MAX_TOKENS_BYTES: usize = 16 << 20;
 /// Control and user-defined tokens together, which are looked for in every text by an automaton that takes a
 /// hundred times their bytes. Real files have thousands of such tokens.
 const MAX_ADDED_BYTES: usize = 1 << 20;
-/// Pairs of tokens that make a token, with what it takes to keep them; the largest vocabulary's take a quarter.
+/// Memory of the merges; those of the largest known vocabulary take a quarter.
 const MAX_PAIR_BYTES: usize = 128 << 20;
-/// As much of a broken merge is shown.
+/// Broken merges are shown up to this length.
 const SHOWN_CHARS: usize = 40;
 
 const LLAMA_3_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -386,7 +386,7 @@ enum Words {
     Gpt2,
     Gpt4o,
     Llama3,
-    /// Llama 3's, for vocabularies whose words are all made of merges: Phi-4, OLMo 2, GLM 4.
+    /// Llama 3's pattern, for vocabularies whose words are all built by merges: Phi-4, OLMo 2, GLM 4.
     Dbrx,
     Qwen2,
     /// Qwen 2's, with marks as parts of words.
@@ -395,7 +395,7 @@ enum Words {
     Tekken,
     /// GPT-2's, with each digit by itself.
     SmolLm,
-    /// Of DeepSeek's first models and V2: letters of scripts with two cases, punctuation, Chinese and Korean, digits.
+    /// For DeepSeek's first models and V2: letters of scripts with two cases, punctuation, Chinese and Korean, digits.
     DeepSeekLlm,
     DeepSeekCoder,
     /// Three digits at most, then words of Chinese and Japanese, then the others.
@@ -403,7 +403,7 @@ enum Words {
 }
 
 impl Words {
-    /// By the name that the format gives to a pre-tokenizer.
+    /// By the format's name of a pre-tokenizer.
     fn named(pre: &str) -> Result<Self, TextError> {
         match pre {
             "default" | "gpt-2" | "olmo" | "granite-docling" => Ok(Self::Gpt2),
@@ -426,8 +426,8 @@ impl Words {
         }
     }
 
-    /// Whether a word that is a token is taken whole, whatever merges would make of it. Texts of these vocabularies
-    /// begin with BOS where the file says nothing of it.
+    /// Whether a word that is a token skips its merges. Texts of these vocabularies begin with BOS unless the file
+    /// states otherwise.
     fn takes_whole_tokens(self) -> bool {
         matches!(self, Self::Llama3 | Self::Tekken)
     }
@@ -455,7 +455,7 @@ fn cut_by(pattern: &str) -> Value {
     cut_by_all(&[pattern])
 }
 
-/// By one pattern after the other.
+/// Splits by one pattern after the other.
 fn cut_by_all(patterns: &[&str]) -> Value {
     let splits = patterns.iter().map(|pattern| {
         json!({

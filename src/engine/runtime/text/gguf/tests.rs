@@ -195,7 +195,7 @@ fn an_unknown_pre_tokenizer_is_refused_by_name() {
     );
 }
 
-/// Beside the same pairs with their merges spelled out, as the reference makes them.
+/// Compares with the same pairs whose merges are spelled out by the reference.
 #[test]
 fn pairs_merge_by_the_rank_of_their_token() {
     let words = ["a", "b", " ", "ab", " a", "abb", "\u{e9}"];

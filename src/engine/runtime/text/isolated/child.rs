@@ -1,4 +1,4 @@
-//! What runs inside a text process: a tokenizer and a template under limits, answering one request after another.
+//! The text process: a tokenizer and a template under limits, serving requests one after another.
 
 use std::io::{self, Stdin, Stdout, Write, stdin, stdout};
 use std::process::exit;
@@ -42,7 +42,7 @@ pub fn serve() -> io::Result<()> {
     thread.join().unwrap_or_else(|_| exit(101))
 }
 
-/// Tells the parent what the files say; nothing is left to do where they are refused.
+/// Sends the parent the description of the files, or their refusal.
 fn open(opened: Result<Language, TextError>, output: &mut Stdout) -> io::Result<Option<Language>> {
     let language = match opened {
         Ok(language) => language,

@@ -19,18 +19,18 @@ pub enum Request {
         source: Box<SourceText>,
         limits: LimitNumbers,
     },
-    /// The tokens of a text, with or without those that the tokenizer puts before one.
+    /// Tokenizes a text, with or without the tokenizer's prefix.
     Text {
         text: String,
         prefix: bool,
     },
-    /// The same for a chat, whose text is JSON of its own.
+    /// The same for a chat, serialized as JSON.
     Chat {
         text: String,
         prefix: bool,
     },
     OpensThought(String),
-    /// What the vocabulary calls these tokens.
+    /// The spellings of these tokens.
     Names(Vec<u32>),
     /// Two texts as one sequence.
     Pair {
@@ -85,7 +85,7 @@ struct ChatJson<'a> {
     messages: Cow<'a, [Value]>,
     tools: Cow<'a, [Value]>,
     variables: Cow<'a, Map<String, Value>>,
-    /// What stands for images, and what takes its places.
+    /// The placeholder of images, and the texts that replace it.
     image_texts: Option<(Cow<'a, str>, Cow<'a, [String]>)>,
 }
 

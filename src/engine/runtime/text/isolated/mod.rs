@@ -1,14 +1,14 @@
-//! Tokenizer and chat template of a model that nobody vouches for, in a process of their own.
+//! Tokenizer and chat template of an untrusted model, in a separate process.
 //!
-//! A file can make its tokenizer or template allocate, recurse or compute without end, and none of the libraries that
-//! read them can be stopped from inside. So the same program is started once more for each such model, with limits on
-//! memory, stack and time (`child.rs`), and answers over its standard input and output (`frames.rs`). Decoding stays
-//! here: the process exports its table of token bytes once, and the table is checked.
+//! A file can make its tokenizer or template allocate, recurse or compute without end, and the libraries that read them
+//! cannot be interrupted. So each such model gets a child process of the same program, with limits on memory, stack and
+//! time (`child.rs`), that replies over its standard input and output (`frames.rs`). Detokenization stays in this
+//! process: the child exports its table of token bytes once, and the table is checked.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `frames` | requests and replies |
-//! | `child` | what runs inside it |
+//! | `child` | the child process |
 
 mod child;
 mod frames;
@@ -29,7 +29,7 @@ pub use child::serve;
 
 /// Texts that are handed to the process: longer ones take more of its memory than it has.
 const MAX_TEXT_BYTES: usize = 4 << 20;
-/// After so many deaths in a row the model counts as failed, and its process is started less and less often.
+/// After this many crashes in a row the model counts as failed, and its process is restarted with growing delays.
 const FAILED_AFTER: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -37,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How the text side of a model is isolated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Isolation {
-    /// This program, and the arguments that make it [`serve`].
+    /// This executable, with the arguments that make it call [`serve`].
     pub program: PathBuf,
     pub arguments: Vec<String>,
     /// The model, for messages.
@@ -45,12 +45,12 @@ pub struct Isolation {
     pub limits: Limits,
 }
 
-/// What the process may use.
+/// Limits of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// While the files are read: the largest tokenizers take one and a half gigabytes.
     pub open_bytes: u64,
-    /// On top of what is in use once the files are read.
+    /// On top of the memory in use after the files are read.
     pub request_bytes: u64,
     pub stack_bytes: usize,
     pub open_time: Duration,
@@ -80,7 +80,7 @@ pub struct Isolated {
     state: Mutex<State>,
 }
 
-/// What else the process said about the files.
+/// Further properties of the files, reported by the process.
 pub struct Description {
     pub ends: Vec<u32>,
     pub recommended: Recommended,
@@ -163,7 +163,7 @@ impl Isolated {
         }
     }
 
-    /// What the vocabulary calls these tokens.
+    /// The spellings of these tokens.
     pub fn names(&self, ids: &[u32]) -> Result<Vec<String>, Failure> {
         match self.ask(&Request::Names(ids.to_vec()))? {
             Reply::Names(names) if names.len() == ids.len() => Ok(names),
@@ -186,7 +186,7 @@ impl Isolated {
         }
     }
 
-    /// One request at a time: the process has one thread for them. A death costs this request, not the next.
+    /// Sends one request at a time, because the process is single-threaded. A crash fails only this request.
     fn ask(&self, request: &Request) -> Result<Reply, Failure> {
         let bytes = to_bytes(request);
         let mut state = lock(&self.state);

@@ -1,5 +1,5 @@
-//! One call: a JSON object with a name and arguments, read as it comes. Its arguments are passed on as they were
-//! written, from the moment the name is known.
+//! A tool call: a JSON object with a name and arguments, parsed incrementally. The arguments are streamed verbatim once
+//! the name is known.
 
 use super::scan::{Scan, Scanned};
 
@@ -11,7 +11,7 @@ pub const MOST_GATHERED: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
     More,
-    /// The call can be told, with what is known of its arguments.
+    /// The name is complete; the arguments so far follow.
     Named {
         name: String,
         arguments: String,
@@ -48,7 +48,7 @@ enum At {
     End,
 }
 
-/// What a key's value is.
+/// The role of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Name,
@@ -246,7 +246,7 @@ impl Call {
 }
 
 impl Text {
-    /// None when this is no text; otherwise the whole of it once it ends.
+    /// `None` if the value is no string; otherwise the complete string once it ends.
     fn push(&mut self, c: char, longest: usize) -> Option<Option<String>> {
         if c == '"' && !self.is_escaped {
             let json = format!("\"{}\"", self.raw);

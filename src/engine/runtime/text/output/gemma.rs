@@ -1,5 +1,5 @@
-//! One call as Gemma 4 writes it: a name and arguments between braces, with keys as they are and texts between marks that
-//! nothing escapes. Arguments become JSON as they come.
+//! A tool call of Gemma 4: a name and arguments between braces, with unquoted keys and strings between marks without
+//! escapes. Arguments are converted to JSON incrementally.
 
 use serde_json::Value;
 
@@ -22,9 +22,9 @@ const DEEPEST: usize = 128;
 #[derive(Debug, Clone)]
 pub struct GemmaCall {
     at: GemmaState,
-    /// Objects and arrays around what follows, outermost first.
+    /// Enclosing objects and arrays, outermost first.
     open: Vec<GemmaNesting>,
-    /// What may become a mark, a name or a number.
+    /// The possible beginning of a mark, a name or a number.
     held: String,
     is_told: bool,
 }
@@ -73,7 +73,7 @@ impl GemmaCall {
         }
     }
 
-    /// As [`super::call::Call::push`].
+    /// Like [`super::call::Call::push`].
     pub fn push(&mut self, c: char) -> Read {
         let is_space = c.is_whitespace() && self.held.is_empty();
         match self.at {
@@ -141,7 +141,7 @@ impl GemmaCall {
         }
     }
 
-    /// A mark that has to stand here; `text` is what it says.
+    /// A required mark; `text` is its JSON.
     fn mark(&mut self, c: char, mark: &str, then: GemmaState, text: &str) -> Read {
         self.held.push(c);
         if self.held == mark {
@@ -195,7 +195,7 @@ impl GemmaCall {
         self.mark(c, GEMMA_QUOTE, GemmaState::Text, "\"")
     }
 
-    /// Characters of a text; those that may begin its end wait.
+    /// Characters of a string; the possible beginning of its end is held back.
     fn text(&mut self, c: char, then: GemmaState) -> Read {
         self.held.push(c);
         if self.held == GEMMA_QUOTE {
@@ -223,7 +223,7 @@ impl GemmaCall {
         self.say(at, c.encode_utf8(&mut [0; 4]))
     }
 
-    /// Up to what ends it. Words that are no JSON are texts.
+    /// A scalar up to its delimiter. Words that are not JSON are strings.
     fn scalar(&mut self, c: char) -> Read {
         if !matches!(c, ',' | '}' | ']') {
             return self.hold(c);

@@ -7,14 +7,14 @@ const START: &str = "<|start|>";
 const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
 const RECIPIENT: &str = "to=";
-/// Where functions of clients are.
+/// Namespace of the client's functions.
 const FUNCTIONS: &str = "functions.";
-/// What a message ends with.
+/// Marks that end a message.
 const ENDS: [&str; 4] = ["<|end|>", "<|call|>", "<|return|>", START];
 /// A longer header is none.
 const LONGEST_HEADER: usize = 4096;
 
-/// Tokens without text in a vocabulary whose spelling is part of the format.
+/// Special tokens that the parser needs as text.
 pub const CHANNEL_MARKS: [&str; 7] = [
     START,
     CHANNEL,
@@ -30,14 +30,14 @@ pub const CHANNEL_MARKS: [&str; 7] = [
 pub struct HarmonyParser {
     offered: Vec<String>,
     at: HarmonyState,
-    /// The header, or what may become a mark.
+    /// The header, or the possible beginning of a mark.
     held: String,
     calls: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HarmonyState {
-    /// Nothing has been written, or the beginning of a header.
+    /// The start of the output, or the beginning of a header.
     Beginning,
     Header,
     Reasoning,
@@ -75,7 +75,7 @@ impl HarmonyParser {
             HarmonyState::Reasoning | HarmonyState::Content | HarmonyState::Call(_) => {
                 self.say(&held, out)
             }
-            // Too short to be a header.
+            // Too short for a header.
             HarmonyState::Beginning => write(&held, out),
             HarmonyState::Header | HarmonyState::Between => {}
         }
@@ -117,7 +117,7 @@ impl HarmonyParser {
         let channel = header.split(CHANNEL).nth(1).unwrap_or_default();
         let channel = channel.split([' ', '<']).next().unwrap_or_default();
         let function = function(header).filter(|name| {
-            // Where no tools are offered nothing is a call.
+            // Without offered tools no message is a call.
             !self.offered.is_empty() && !name.is_empty()
         });
         self.at = match (function, channel) {
@@ -149,7 +149,7 @@ impl HarmonyParser {
         }
     }
 
-    /// Nothing is written between messages.
+    /// Text between messages is dropped.
     fn between(&mut self) {
         if self.held.ends_with(START) {
             self.at = HarmonyState::Header;

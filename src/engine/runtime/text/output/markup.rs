@@ -6,7 +6,7 @@ use super::{gemma, parameters, pythonic, separated};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markup {
-    /// It thinks before it answers, between the marks of [`Markup::thought_marks`].
+    /// The model thinks before it answers, between the marks of [`Markup::thought_marks`].
     pub thinks: bool,
     /// How it calls tools, if its template offers any.
     pub tools: Option<ToolMarkup>,
@@ -41,7 +41,7 @@ pub enum ToolMarkup {
 }
 
 impl Markup {
-    /// By what the templates themselves write and expect.
+    /// Inferred from the marks in the chat templates.
     pub fn of<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
         let mut markup = Self::default();
         for template in templates {
@@ -59,7 +59,7 @@ impl Markup {
         }
     }
 
-    /// What stands before a thought and behind it.
+    /// The marks before and after a thought.
     pub fn thought_marks(&self) -> [&'static str; 2] {
         match self.tools {
             Some(ToolMarkup::Gemma) => [gemma::GEMMA_THOUGHT, gemma::GEMMA_END_THOUGHT],

@@ -1,21 +1,21 @@
-//! What a model writes, taken apart as it comes: reasoning, content, calls of tools.
+//! Incremental parser of a model's output: reasoning, content, tool calls.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `markup` | which marks a model's chat template makes it write |
+//! | `markup` | the marks of a model's chat template |
 //! | `parser` | text to [`Piece`]s, one character at a time |
 //! | `harmony` | the same for messages in channels, of gpt-oss |
 //! | `call` | one call: a JSON object with a name and arguments |
 //! | `separated` | one call as DeepSeek and Mistral write it: a name, a mark, a JSON object |
 //! | `parameters` | one call as Qwen3.5 and GLM write it: tags around each argument |
 //! | `pythonic` | one call as LFM2 writes it: a function of Python |
-//! | `offered` | the tools of a request, and which types their arguments have |
+//! | `offered` | the tools of a request, and the types of their arguments |
 //! | `gemma` | one call as Gemma 4 writes it: a name, and arguments whose texts lie between marks |
-//! | `scan` | where a JSON value ends, and whether it is one |
+//! | `scan` | the end and validity of a JSON value |
 //!
-//! What has been said so far depends on the characters so far and never on how they were cut into pieces, so that
-//! another worker can take over at any token: it reads the same text, keeps silent about it, and goes on. Text
-//! that only looks like a call is let through as text.
+//! The pieces depend only on the characters so far and not on their split into tokens, so that another worker can take
+//! over at any token: it parses the same text without sending it, and continues. Text that only resembles a call is
+//! passed on as text.
 
 mod call;
 mod gemma;
@@ -44,7 +44,7 @@ pub use separated::{
     MISTRAL_ARGUMENTS, MISTRAL_CALL_ID,
 };
 
-/// Tokens without text in a vocabulary whose spelling is part of the markup.
+/// Special tokens that the parser needs as text.
 pub const SPELLED_OUT: [&str; 24] = [
     "<think>",
     "</think>",

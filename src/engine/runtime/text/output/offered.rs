@@ -58,7 +58,7 @@ impl JsonTypes {
         object: true,
     };
 
-    /// The types of `schema`, whose references are looked up in `root`.
+    /// The types of `schema`, whose references are resolved in `root`.
     pub fn of(schema: &Value, root: &Value) -> Self {
         Self::at_depth(schema, root, 0)
     }
@@ -153,8 +153,7 @@ impl JsonTypes {
         }
     }
 
-    /// The JSON of a value that was written without quotes: what it reads as, where that type is allowed; otherwise a
-    /// string.
+    /// The JSON of a value without quotes: the parsed value if its type is allowed; otherwise a string.
     pub fn json_of(self, written: &str) -> String {
         let trimmed = written.trim();
         let json = match trimmed {
@@ -166,7 +165,7 @@ impl JsonTypes {
         if !self.is_string()
             && let Ok(value) = serde_json::from_str::<Value>(json)
         {
-            // A string in quotes is one where a string must be, and may be part of a text where anything may.
+            // Without strings in the schema, a quoted value is JSON; with them, the quotes may be part of the text.
             let is_quoted = value.is_string();
             if (self.allows(&value) && !is_quoted) || (is_quoted && !self.string) {
                 return json.to_owned();

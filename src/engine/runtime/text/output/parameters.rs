@@ -1,6 +1,5 @@
-//! One call whose arguments stand one by one between tags: as Qwen3-Coder and Qwen3.5 write it, with the name and the key
-//! inside the tags, and as GLM writes it, with tags around keys and values. A value is a string as it stands or JSON, which
-//! the schema of the tool decides.
+//! A tool call with separate arguments between tags: Qwen3-Coder and Qwen3.5 put the name and the key inside the tags,
+//! GLM has tags around keys and values. A value is a verbatim string or JSON, depending on the tool's schema.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ pub struct ParameterTags {
     pub key: &'static str,
     pub end_key: &'static str,
     pub value: &'static str,
-    /// Where a value ends; the first is the longest.
+    /// Ends of a value; the first is the longest.
     pub end_values: &'static [&'static str],
     /// Whether a value has a line of its own.
     pub is_on_lines: bool,
@@ -57,7 +56,7 @@ const KEY_TAGS: ParameterTags = ParameterTags {
 };
 
 impl ParameterTags {
-    /// None for forms whose arguments are JSON.
+    /// `None` for formats whose arguments are JSON.
     pub fn of(markup: ToolMarkup) -> Option<&'static Self> {
         match markup {
             ToolMarkup::FunctionTags => Some(&FUNCTION_TAGS),
@@ -66,7 +65,7 @@ impl ParameterTags {
         }
     }
 
-    /// Whether a name or a key can be told from what stands around it.
+    /// Whether a name or a key can be parsed unambiguously.
     pub fn can_hold(&self, name: &str) -> bool {
         !name.is_empty() && name.trim() == name && !name.contains(['<', '>', '\n', '{'])
     }
@@ -79,7 +78,7 @@ pub struct ParametersCall {
     /// The one that is called, if it is offered.
     tool: Option<usize>,
     at: ParametersState,
-    /// What may become a tag.
+    /// The possible beginning of a tag.
     held: String,
     /// Arguments so far.
     arguments: usize,
@@ -100,7 +99,7 @@ enum ParametersState {
     BeforeValue(String),
     Value {
         types: JsonTypes,
-        /// Of a value that is not known to be a string.
+        /// Text of a value that may be JSON.
         gathered: String,
         is_first: bool,
     },
@@ -121,7 +120,7 @@ impl ParametersCall {
         }
     }
 
-    /// As [`super::call::Call::push`].
+    /// Like [`super::call::Call::push`].
     pub fn push(&mut self, c: char) -> Read {
         match &mut self.at {
             ParametersState::Opening => self.opening(c),
@@ -313,7 +312,7 @@ impl ParametersCall {
     }
 }
 
-/// What can no longer begin one of the marks.
+/// Removes and returns the text that cannot begin a mark.
 fn let_go(held: &mut String, marks: &[&str]) -> String {
     let mut gone = 0;
     while !marks.iter().any(|mark| mark.starts_with(&held[gone..])) {
@@ -322,7 +321,7 @@ fn let_go(held: &mut String, marks: &[&str]) -> String {
     held.drain(..gone).collect()
 }
 
-/// As it stands in a string of JSON, without the quotes.
+/// Escaped like in a JSON string, without the quotes.
 fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()

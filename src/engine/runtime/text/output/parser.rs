@@ -10,7 +10,7 @@ use super::pythonic::{PYTHONIC_CALLS, PYTHONIC_END_CALLS, PythonicCall};
 use super::separated::{DEEPSEEK_CALL, DEEPSEEK_CALLS, DEEPSEEK_END_CALLS, SeparatedCall};
 use super::{Markup, OfferedTool, Piece, ToolMarkup};
 
-/// What Gemma 4 calls the channel of its thoughts.
+/// Gemma 4's name of the channel of its thoughts.
 const THOUGHT_CHANNEL: &str = "thought\n";
 const TAG: &str = "<tool_call>";
 const END_TAG: &str = "</tool_call>";
@@ -20,25 +20,25 @@ const LIST: &str = "[TOOL_CALLS]";
 /// Takes one answer apart.
 #[derive(Debug, Clone)]
 pub struct OutputParser {
-    /// What stands before a thought, and behind it.
+    /// The marks before and after a thought.
     marks: [&'static str; 2],
-    /// None while no tools are offered: then nothing is a call.
+    /// `None` while no tools are offered: then no text is a call.
     tools: Option<ToolMarkup>,
     /// The tools that were offered.
     offered: Arc<[OfferedTool]>,
     at: At,
     /// Space that is content only if content follows.
     space: String,
-    /// What may become a mark.
+    /// The possible beginning of a mark.
     held: String,
     calls: u32,
-    /// Of a model that writes in channels.
+    /// For models that write in channels.
     channels: Option<HarmonyParser>,
 }
 
 #[derive(Debug, Clone)]
 enum At {
-    /// Nothing but space has been written, or the beginning of `<think>`.
+    /// Only white space so far, or the beginning of `<think>`.
     Beginning,
     /// The name of a thought's channel, which Gemma 4 writes behind the mark.
     Channel,
@@ -46,7 +46,7 @@ enum At {
         has_begun: bool,
     },
     Content {
-        /// Nothing but space has been written.
+        /// Only white space so far.
         is_fresh: bool,
         /// Space is not content here.
         skips_space: bool,
@@ -57,7 +57,7 @@ enum At {
         raw: String,
         is_bare: bool,
     },
-    /// Between the end of a call and what closes it, or the next.
+    /// Between a call and its end mark, or the next call.
     AfterCall {
         is_bare: bool,
     },
@@ -135,7 +135,7 @@ impl OutputParser {
         }
     }
 
-    /// The answer ends here: what was held back is what it looks like now.
+    /// Ends the answer: text held back is flushed.
     pub fn finish(&mut self, out: &mut Vec<Piece>) {
         if let Some(channels) = &mut self.channels {
             return channels.finish(out);
@@ -326,7 +326,7 @@ impl OutputParser {
         }
     }
 
-    /// Lets go what can no longer begin one of the marks.
+    /// Flushes text that cannot begin one of the marks.
     fn let_go(&mut self, marks: &[&str], write: fn(&str, &mut Vec<Piece>), out: &mut Vec<Piece>) {
         while !self.held.is_empty() && !is_beginning(&self.held, marks) {
             let first = self.held.chars().next().map_or(0, char::len_utf8);
@@ -385,7 +385,7 @@ impl OutputParser {
         }
     }
 
-    /// What looked like a call is none from here on: what was not told yet is text after all.
+    /// The text is no call: unsent text becomes content.
     fn no_call(&mut self, c: char, out: &mut Vec<Piece>) {
         if let At::Call { raw, .. } = &mut self.at {
             let raw = std::mem::take(raw);
@@ -489,7 +489,7 @@ impl OutputParser {
                 let call = CallReader::Pythonic(PythonicCall::new());
                 self.open_call(raw, call, false, Some(c), out);
             }
-            // Names may begin with anything.
+            // Names may begin with any character.
             c if is_after_mark && self.tools != Some(ToolMarkup::Pythonic) => {
                 let raw = std::mem::take(raw);
                 let call = CallReader::Separated(SeparatedCall::named());

@@ -1,4 +1,4 @@
-//! One call as LFM2 writes it: a function of Python with named arguments, whose values are literals.
+//! A tool call of LFM2: a Python function call with named arguments, whose values are literals.
 
 use serde_json::{Map, Number, Value};
 
@@ -21,7 +21,7 @@ pub struct PythonicCall {
     has_ended: bool,
 }
 
-/// Where the scan is with regard to strings.
+/// The state of the scan within strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QuoteState {
     Outside,
@@ -47,7 +47,7 @@ impl PythonicCall {
         }
     }
 
-    /// As [`super::call::Call::push`]: a call is told whole.
+    /// Like [`super::call::Call::push`]: the call is emitted once it is complete.
     pub fn push(&mut self, c: char) -> Read {
         let Some(arguments) = &mut self.arguments else {
             return match c {

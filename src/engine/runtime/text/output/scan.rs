@@ -1,4 +1,4 @@
-//! Where a JSON value ends, and whether it is one: character by character, without keeping it.
+//! Finds the end of a JSON value and checks its syntax, character by character, without storing it.
 
 /// Values nested deeper than this are no arguments of a tool.
 const DEEPEST: usize = 128;
@@ -17,7 +17,7 @@ pub enum Scanned {
 /// Scans one value.
 #[derive(Debug, Clone)]
 pub struct Scan {
-    /// What is open, outermost first.
+    /// Open objects and arrays, outermost first.
     open: Vec<Open>,
     at: At,
 }
@@ -37,7 +37,7 @@ enum At {
     FirstKey,
     Key,
     Colon,
-    /// A comma, or the end of what is open.
+    /// A comma, or the end of an object or array.
     Next,
     Text {
         is_key: bool,

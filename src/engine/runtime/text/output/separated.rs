@@ -1,5 +1,5 @@
-//! One call as DeepSeek and Mistral write it: a name and a JSON object with a mark between them. Older templates of DeepSeek
-//! call the type of the tool first, and put the object behind the name in a fence.
+//! A tool call of DeepSeek or Mistral: a name and a JSON object, separated by a mark. Older templates of DeepSeek begin
+//! with the tool's type, and put the object after the name in a code fence.
 
 use super::call::{LONGEST_NAME, Read};
 use super::scan::{Scan, Scanned};
@@ -21,7 +21,7 @@ pub const MISTRAL_CALL_ID: &str = "[CALL_ID]";
 #[derive(Debug, Clone)]
 pub struct SeparatedCall {
     separator: &'static str,
-    /// What closes a call, if anything does.
+    /// The end mark of a call, if the format has one.
     end: Option<&'static str>,
     at: SeparatedState,
     is_told: bool,
@@ -31,9 +31,9 @@ pub struct SeparatedCall {
 enum SeparatedState {
     /// Up to the mark.
     Name(String),
-    /// Behind the mark, with what stood before it.
+    /// After the mark, with the text before it.
     Separated(String),
-    /// What stood before was the type of the tool: up to the end of the line.
+    /// The text before was the tool's type: reads the name up to the end of the line.
     NameLine(String),
     Fence {
         name: String,
@@ -46,7 +46,7 @@ enum SeparatedState {
 }
 
 impl SeparatedCall {
-    /// Of DeepSeek's, behind the mark that begins it.
+    /// For DeepSeek, after the mark that begins a call.
     pub fn new() -> Self {
         Self {
             separator: DEEPSEEK_SEPARATOR,
@@ -56,7 +56,7 @@ impl SeparatedCall {
         }
     }
 
-    /// Of Mistral's, before its name.
+    /// For Mistral, before the name.
     pub fn named() -> Self {
         Self {
             separator: MISTRAL_ARGUMENTS,
@@ -65,7 +65,7 @@ impl SeparatedCall {
         }
     }
 
-    /// As [`super::call::Call::push`].
+    /// Like [`super::call::Call::push`].
     pub fn push(&mut self, c: char) -> Read {
         match &mut self.at {
             SeparatedState::Name(text) => {

@@ -65,7 +65,7 @@ fn parser(markup: Markup) -> OutputParser {
     OutputParser::new(markup, offered.into(), false)
 }
 
-/// What comes out when the text comes in one piece, for people: `text|think:…|0=name|0+arguments`.
+/// The pieces of a text parsed at once, formatted as `text|think:…|0=name|0+arguments`.
 fn read(mut parser: OutputParser, text: &str) -> String {
     let mut pieces = Vec::new();
     parser.push(text, &mut pieces);
@@ -186,7 +186,7 @@ fn separated_calls_lie_between_marks() {
          <｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         r#"think:so|See.|0=add|0+{"a": {"b": 1}}|1=now|1+{}"#,
     );
-    // As V3 and R1 write them.
+    // The format of V3 and R1.
     check(
         DEEPSEEK,
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": \"```\"}\n```\

@@ -1,5 +1,5 @@
-//! JSON as Python's `json.dumps` spells it, which is what models saw in training: a space after `:` and `,`,
-//! nothing escaped that need not be, keys in the order given.
+//! JSON in the format of Python's `json.dumps`, as in the models' training data: a space after `:` and `,`, minimal
+//! escaping, keys in the given order.
 
 use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize as _;

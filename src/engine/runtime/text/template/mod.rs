@@ -1,13 +1,12 @@
-//! Chat templates: messages to the text a model was trained on, by the Jinja template in its own files.
+//! Chat templates: the Jinja template in a model's files renders messages to the text format of its training.
 //!
-//! Templates come with downloaded models, so they are given a bounded number of instructions and of output
-//! bytes, no files and no other templates. Python's string methods and JSON spelling are kept, because the
-//! templates were written against them.
+//! Templates come with downloaded models, so that instructions and output bytes are limited, and files and other
+//! templates inaccessible. Python's string methods and JSON format are supported, because templates depend on them.
 //!
-//! What a template builds on its way to the output is not bounded: the engine counts an operator, a filter or a
-//! captured block as one instruction, however long the string or list that comes of it. A template that doubles
-//! a string in a loop, or puts a list into itself, ends the process where memory or stack end. So a template that
-//! nobody vouches for is rendered in a process of its own (`isolated/`).
+//! Intermediate values of a template are not limited: the engine counts an operator, a filter or a captured block as
+//! one instruction, however long the resulting string or list is. A template that doubles a string in a loop, or puts a
+//! list into itself, crashes the process when memory or stack run out. So an untrusted template is rendered in a
+//! separate process (`isolated/`).
 
 mod clock;
 mod json;
@@ -40,13 +39,13 @@ pub struct ChatTemplate {
     names_thinking: bool,
 }
 
-/// What a template said through `raise_exception`: meant for whoever wrote the messages.
+/// The argument of `raise_exception` in a template: an error in the client's messages.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct TemplateRefusal(String);
 
 impl ChatTemplate {
-    /// Of templates by name; what has no other use is called `default`.
+    /// Compiles templates by name; the main one is called `default`.
     pub fn new(templates: &[(String, String)], bos: &str, eos: &str) -> Result<Self, TextError> {
         let mut environment =
             environment().map_err(|error| TextError::broken("the template engine", error))?;
@@ -126,7 +125,7 @@ impl ChatTemplate {
     }
 }
 
-/// The reasoning before a call. Such templates refuse it beside a text.
+/// Reasoning before a tool call. Such templates refuse it together with text.
 fn name_thinking(message: &mut serde_json::Value) {
     let has_text = message["content"]
         .as_str()
@@ -155,7 +154,7 @@ fn environment() -> Result<Environment<'static>, Error> {
 
 fn tojson(value: Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
-    // What Python's encoder knows besides and templates pass along without effect here.
+    // Options of Python's encoder without effect here that templates pass.
     for ignored in ["ensure_ascii", "sort_keys", "separators"] {
         let _: Option<Value> = options.get(ignored)?;
     }
@@ -173,7 +172,7 @@ fn strftime_now(format: String) -> String {
     clock::format(&format, now.map_or(0, |since| since.as_secs()))
 }
 
-/// `{% generation %}` marks what to train on in some templates; here it is nothing.
+/// `{% generation %}` marks training text in some templates; rendering ignores it.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -209,7 +208,7 @@ fn failed(reason: &str) -> Failure {
     Failure::BrokenTemplate(format!("the model's chat template failed: {reason}"))
 }
 
-/// What went wrong and where, in one line.
+/// The error and its position, in one line.
 fn sentence(error: &Error) -> String {
     let what = error.detail().map_or_else(
         || error.kind().to_string(),
@@ -221,7 +220,7 @@ fn sentence(error: &Error) -> String {
     }
 }
 
-/// Takes at most so many bytes.
+/// Output with a size limit.
 #[derive(Default)]
 struct Bounded {
     bytes: Vec<u8>,
