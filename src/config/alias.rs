@@ -14,7 +14,7 @@ settings! {
 }
 
 impl AliasConfig {
-    /// One section.
+    /// Reads one section.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let alias = Self::read(reader)?;
         if alias.name != alias.model {

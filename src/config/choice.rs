@@ -1,6 +1,6 @@
 //! Settings that are one of a few words.
 
-/// An enum whose variants are words of the configuration.
+/// Defines an enum whose variants are words of the configuration.
 macro_rules! choice {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -20,7 +20,7 @@ impl ClusterConfig {
         Some(url.as_str().trim_end_matches('/').to_owned())
     }
 
-    /// What keeps the coordinators of these settings from being one cluster.
+    /// The setting that prevents these coordinators from being one cluster.
     pub(super) fn problem(&self, serve: &ServeConfig, media: &MediaConfig) -> Option<String> {
         let url = &self.address.as_ref()?.0;
         let database = serve.database.as_ref();

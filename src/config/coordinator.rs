@@ -1,4 +1,4 @@
-//! `[[coordinator]]`: whom the worker works for. May be repeated.
+//! `[[coordinator]]`: the coordinators that the worker connects to. May be repeated.
 
 use url::{Host, Url};
 
@@ -61,7 +61,7 @@ impl CoordinatorConfig {
         self.media_hosts.clone().unwrap_or(usual)
     }
 
-    /// One section, its address held against its kind and its safety.
+    /// Reads one section, and checks its URL, its kind and its transport security.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let coordinator = Self::read(reader)?;
         let wrong = coordinator.wrong_scheme().or(coordinator.open_line());
@@ -88,7 +88,7 @@ impl CoordinatorConfig {
         })
     }
 
-    /// A pin that nothing would look at.
+    /// Refuses a pinned certificate without TLS.
     fn pin_without_tls(&self) -> Option<String> {
         let has_tls = matches!(self.url.scheme(), "wss" | "https");
         (self.certificate_sha256.is_some() && !has_tls).then(|| {
@@ -99,7 +99,7 @@ impl CoordinatorConfig {
         })
     }
 
-    /// What is wrong with a line that others could read.
+    /// Refuses an unencrypted connection to another machine.
     fn open_line(&self) -> Option<String> {
         let is_safe = matches!(self.url.scheme(), "wss" | "https") || self.insecure;
         (!is_safe && !is_here(&self.url)).then(|| {

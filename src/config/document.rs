@@ -17,7 +17,7 @@ pub struct Document {
     pub tables: Vec<Table>,
 }
 
-/// One `[section]`, or one of several `[[section]]`.
+/// A `[section]`, or one of several `[[section]]`.
 #[derive(Debug)]
 pub struct Table {
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Table {
     pub entries: Vec<Entry>,
 }
 
-/// In the name of a section that stands once for each of many names.
+/// Placeholder in the name of a section that exists once per name.
 pub const PLACEHOLDER: &str = "NAME";
 
 #[derive(Debug)]

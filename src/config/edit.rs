@@ -7,12 +7,12 @@ use super::setting::Setting;
 use super::sources::Sources;
 use super::{Config, nearest, sections};
 
-/// One setting with another value.
+/// A setting and its new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingChange {
     /// `section.key`
     pub name: String,
-    /// As TOML, or as a person types a text or a list: `22:00-07:00, sat`. None takes the setting out of the file.
+    /// In TOML, or a text or a list without quotes: `22:00-07:00, sat`. `None` deletes the setting from the file.
     pub value: Option<String>,
 }
 
@@ -76,7 +76,7 @@ fn setting(name: &str) -> Result<&'static Setting, ChangeError> {
     Err(ChangeError::Unknown(name.to_owned(), advice))
 }
 
-/// What a typed value may mean, the most literal meaning first.
+/// The possible meanings of a typed value, the most literal first.
 fn readings(typed: &str) -> Vec<Value> {
     let typed = typed.trim();
     let literal = typed.parse::<Value>().ok();

@@ -44,7 +44,7 @@ settings! {
 }
 
 choice! {
-    /// Whether texts may draw several tokens in a step.
+    /// When texts use speculative decoding.
     pub enum SpeculationSetting { Auto = "auto", Off = "off" }
 }
 
@@ -57,7 +57,7 @@ choice! {
     }
 }
 
-/// Where the owner wants models to run.
+/// The device on which models run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceSetting {
     #[default]

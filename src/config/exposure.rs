@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposure {
     pub file: PathBuf,
-    /// The settings whose secrets stand there.
+    /// The settings whose secrets the file contains.
     pub settings: Vec<String>,
 }
 

@@ -11,9 +11,9 @@ pub struct Hours(Vec<HourSpan>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HourSpan {
-    /// As it was written.
+    /// In its original spelling.
     text: String,
-    /// From Monday on.
+    /// Begins with Monday.
     days: [bool; 7],
     /// Minutes of the day; the end is before the beginning where midnight lies between.
     from: u32,
@@ -24,7 +24,7 @@ const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const DAY_MINUTES: u32 = 24 * 60;
 
 impl Hours {
-    /// None where one of the texts is no span.
+    /// `None` if a text is no valid span.
     pub fn parse_all(texts: &[String]) -> Option<Self> {
         let spans = texts.iter().map(|text| HourSpan::parse(text));
         spans.collect::<Option<Vec<_>>>().map(Self)

@@ -34,7 +34,7 @@ settings! {
 }
 
 impl MediaConfig {
-    /// The section, what belongs together held against each other.
+    /// Reads the section, and checks settings that depend on each other.
     pub(super) fn read_whole(reader: &mut Reader<'_>) -> Option<Self> {
         let media = Self::read(reader)?;
         let wrong = match (&media.folder, &media.bucket) {

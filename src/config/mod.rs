@@ -98,21 +98,21 @@ pub struct Config {
 pub struct Loaded {
     pub config: Config,
     pub found: Vec<Found>,
-    /// What is odd without being wrong.
+    /// Remarks that are no errors.
     pub warnings: Vec<String>,
     /// Secrets that every user of this machine can read.
     pub exposures: Vec<Exposure>,
 }
 
 impl Loaded {
-    /// What the log says at the start.
+    /// Warnings to log at startup.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
         let exposed = self.exposures.iter();
         let exposed = exposed.map(|one| format!("{one}: {}", one.remedy()));
         self.warnings.iter().cloned().chain(exposed)
     }
 
-    /// Whether anybody has set this, `section.key`.
+    /// Whether any source sets `section.key`.
     pub fn is_set(&self, setting: &str) -> bool {
         let mut found = self.found.iter();
         found.any(|found| found.name == setting && found.origin != Origin::Default)
@@ -153,7 +153,7 @@ impl Config {
         Self::of(sources, &document)
     }
 
-    /// As [`Config::load`], with this text in the place of the file's.
+    /// Like [`Config::load`], with this text instead of the file's.
     pub fn load_text(sources: &Sources, text: &str) -> Result<Loaded, ConfigError> {
         let file = sources.file.as_deref().unwrap_or(Path::new("worker.toml"));
         let document = Document::parse(file, text);

@@ -1,6 +1,6 @@
-//! What somebody probably meant.
+//! Suggestions for misspelled names.
 
-/// The known name closest to what was written, if any is close.
+/// The most similar known name, if any is similar enough.
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness =
         |name: &&str| strsim::jaro_winkler(&written.to_lowercase(), &name.to_lowercase());

@@ -1,4 +1,4 @@
-//! `[owner]`: what the machine's owner keeps for themselves.
+//! `[owner]`: limits in favour of the machine's owner.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub(super) fn amount(raw: &Raw) -> Option<f64> {
 }
 
 impl OwnerConfig {
-    /// Whether the machine has to be looked at.
+    /// Whether any rule needs measurements of the machine.
     pub fn has_rules(&self) -> bool {
         self.most_watts.is_some()
             || self.hours.is_some()

@@ -6,7 +6,7 @@ use super::owner::amount;
 use super::raw::Raw;
 use super::value::{Place, Value};
 
-/// Where the owner's page is served. Without an address there is none.
+/// Address of the owner's page; `None` disables the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageAddress(pub Option<SocketAddr>);
 

@@ -1,4 +1,4 @@
-//! `[[serve.price]]`: what a model costs in USD. May be repeated.
+//! `[[serve.price]]`: prices of models in USD. May be repeated.
 
 use super::raw::Raw;
 use super::reader::Reader;
@@ -77,8 +77,8 @@ impl Value for Usd {
 }
 
 impl PriceConfig {
-    /// One section. A text needs both rates: its prompt and its reply are charged together. A model of embeddings reads
-    /// alone.
+    /// Reads one section. Texts need both rates: prompt and reply are charged together. Embeddings need only the input
+    /// rate.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let price = Self::read(reader)?;
         if price.input_per_mtok_usd.is_some() || price.output_per_mtok_usd.is_none() {

@@ -1,9 +1,9 @@
-//! What is wrong with a configuration.
+//! Errors of a configuration.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// One thing that is wrong, and where: `worker.toml:4` or `MUSTER_ENGINE_THREADS`.
+/// An error and its place: `worker.toml:4` or `MUSTER_ENGINE_THREADS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub place: String,

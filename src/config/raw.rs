@@ -1,11 +1,11 @@
-//! A value as somebody wrote it, before anybody asked what it means.
+//! The unparsed value of a setting.
 
 use toml::de::DeValue;
 
-/// What stands behind a key, or in an environment variable.
+/// The value of a key in a file, or of an environment variable.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Raw {
-    /// From the environment or a flag, where everything is text.
+    /// From the environment or a flag, where every value is text.
     Untyped(String),
     Text(String),
     Whole(i64),
@@ -46,7 +46,7 @@ impl Raw {
         }
     }
 
-    /// The texts of a list. From the environment they come as they stand in the file, or with commas alone.
+    /// The texts of a list. In the environment, lists are written as in the file or separated by commas.
     pub fn texts(&self) -> Option<Vec<String>> {
         let texts: Option<Vec<&str>> = match self {
             Self::List(items) => items.iter().map(Self::text).collect(),
@@ -62,7 +62,7 @@ impl Raw {
         Some(texts.map(str::to_owned).collect())
     }
 
-    /// As it would be quoted in a message.
+    /// Quoted for a message.
     pub fn quoted(&self) -> String {
         match self {
             Self::Untyped(text) => text.clone(),

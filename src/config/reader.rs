@@ -1,4 +1,4 @@
-//! Finds the value of each setting, notes where it came from, and collects what is wrong.
+//! Reads settings: finds each value, records its origin, and collects errors.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::sources::{Environment, Sources};
 use super::value::{Place, Value};
 use super::{Config, Loaded};
 
-/// Finds values, notes where they came from, and collects what is wrong.
+/// Finds values, records their origins, and collects errors.
 pub struct Reader<'a> {
     pub(super) sources: &'a Sources,
     pub(super) document: &'a Document,
@@ -23,7 +23,7 @@ pub struct Reader<'a> {
     exposures: Vec<Exposure>,
 }
 
-/// A raw value, where it was written, and what it is relative to.
+/// A raw value, its origin, and the folder for relative paths.
 struct Written<'a> {
     raw: Raw,
     origin: Origin,
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of a setting, or `None` after noting what is wrong with it.
+    /// The value of a setting, or `None` after recording an error.
     pub fn value<T: Value>(&mut self, setting: &'static Setting) -> Option<T> {
         let (value, origin) = match self.written(setting) {
             Some(written) => {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         let file = match (text.split_once(':'), &written.origin) {
             (Some(("env", _)), _) => None,
             (Some(("file", path)), _) => place.path(path).ok(),
-            // The path of a database, or an address without a password, tells nobody anything.
+            // The path of a database, or a URL without a password, is no secret.
             _ if setting.key == "database" && !text.contains('@') => None,
             (_, Origin::File(_)) => Some(self.document.file.clone()),
             _ => None,
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         self.problem(self.table_place(), what);
     }
 
-    /// Something about a value that was read: told where that was written.
+    /// Records an error about a parsed value, at the place of that value.
     pub fn problem_about(&mut self, name: &str, what: String) {
         let found = self.found.iter().rev().find(|found| found.name == name);
         let place = found.map_or_else(|| self.table_place(), |found| place(&found.origin));

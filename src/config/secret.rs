@@ -5,12 +5,12 @@ use std::fmt;
 use super::raw::Raw;
 use super::value::{Place, Value};
 
-/// Something only its owner may know. It has no `Display`, and its `Debug` hides it.
+/// A secret. Without `Display`, and with a `Debug` that hides the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// For the one place that sends it.
+    /// For sending the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }

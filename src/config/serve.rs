@@ -118,11 +118,11 @@ choice! {
     pub enum StoreResponses { UnlessRefused = "unless_refused", OnRequest = "on_request", Never = "never" }
 }
 
-/// A setting by its name, and what is wrong with it.
+/// The name of a setting, and its error.
 type Wrong = (&'static str, String);
 
 impl ServeConfig {
-    /// The section, and what its settings must be besides what each of them can be.
+    /// Reads the section, and checks settings that depend on each other.
     pub(super) fn read_whole(reader: &mut Reader<'_>) -> Option<Self> {
         let serve = Self::read(reader)?;
         let wrong = [
@@ -172,7 +172,7 @@ impl ServeConfig {
         Some(("serve.database", what))
     }
 
-    /// Without a name it would be those who send an empty one.
+    /// Without a name the rule would block clients that send an empty name.
     fn nameless_client(&self) -> Option<Wrong> {
         let is_nameless =
             |client: &&String| client.split(':').next().unwrap_or("").trim().is_empty();

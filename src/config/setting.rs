@@ -2,19 +2,19 @@
 
 use std::ops::RangeInclusive;
 
-/// One key of one section, as declared.
+/// The declaration of a key in a section.
 #[derive(Debug)]
 pub struct Setting {
     pub section: &'static str,
     pub key: &'static str,
-    /// What it is and why one would change it.
+    /// The description, with a reason to change the setting.
     pub doc: &'static str,
-    /// As it would stand in the file.
+    /// In the syntax of the file.
     pub default: Option<&'static str>,
-    /// What happens when it is not set and has no default.
+    /// The behaviour without a value or a default.
     pub unset: &'static str,
     pub range: Option<RangeInclusive<u64>>,
-    /// Variables of other programs that fill it, last one first, and what follows their value.
+    /// Variables of other programs that set the value, last one first, and the suffix of each value.
     pub shared: &'static [(&'static str, &'static str)],
 }
 
@@ -31,7 +31,7 @@ impl Setting {
     }
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -56,7 +56,7 @@ impl std::fmt::Display for Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub name: String,
-    /// As it would stand in the file, secrets hidden; or what being unset means.
+    /// In the syntax of the file, with secrets hidden; or the behaviour of an unset setting.
     pub value: String,
     pub is_set: bool,
     pub origin: Origin,

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 /// The environment variables, read once.
 pub type Environment = BTreeMap<String, String>;
 
-/// What a configuration is read from.
+/// The sources of a configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     pub file: Option<PathBuf>,
     pub environment: Environment,
     pub flags: Vec<Flag>,
-    /// What relative paths in variables and flags start from.
+    /// The folder for relative paths in variables and flags.
     pub folder: PathBuf,
 }
 
@@ -30,7 +30,7 @@ const HOME: &str = "HOME";
 /// The home folder of users without one.
 const SERVICES: &str = "/var/lib/muster";
 
-/// As the user database says.
+/// The home folder in the user database.
 fn home_of_user() -> String {
     let home = std::env::home_dir().filter(|home| home.is_dir() && home != Path::new("/"));
     let home = home.and_then(|home| home.into_os_string().into_string().ok());

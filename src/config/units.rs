@@ -112,7 +112,7 @@ pub fn show_duration(duration: Duration) -> String {
     format!("{}{}", millis / u128::from(unit), names[0])
 }
 
-/// The number at the start of a text, and what follows it.
+/// The number at the start of a text, and the rest.
 fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     let end = text

@@ -1,4 +1,4 @@
-//! Keys, sections and variables that no setting stands for, each answered with what was probably meant.
+//! Unknown keys, sections and variables, reported with the most similar known name.
 
 use super::document::Table;
 use super::nearest::nearest;
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::Setting;
 use super::{repeated_sections, sections};
 
-/// What our variables begin with. `MUSTER_CONFIG` names the file itself.
+/// Prefix of our variables. `MUSTER_CONFIG` is the path of the file.
 const OURS: &str = "MUSTER_";
 
 impl Reader<'_> {
@@ -39,7 +39,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A near miss is a typing error; anything else may belong to a program around us.
+    /// A similar name is a typing error; other variables may belong to other programs.
     fn refuse_unknown_variables(&mut self) {
         let known: Vec<String> = sections()
             .into_iter()
@@ -56,7 +56,7 @@ impl Reader<'_> {
             .keys()
             .filter_map(|name| name.strip_prefix(OURS));
         for name in ours.filter(|name| !known.contains(name) && *name != "CONFIG") {
-            // What all of them begin with would make them all look alike.
+            // Compares names without the common prefix, which would make all of them similar.
             let meant = nearest(name, known.iter().copied()).map(|name| format!("{OURS}{name}"));
             let what = unknown("variable", &format!("{OURS}{name}"), meant.as_deref());
             match meant {

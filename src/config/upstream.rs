@@ -57,7 +57,7 @@ pub struct UpstreamConfig {
 }
 
 impl UpstreamConfig {
-    /// One section.
+    /// Reads one section.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let settings = UpstreamSettings::read(reader)?;
         let name = reader.name_of_table()?.to_owned();

@@ -1,4 +1,4 @@
-//! What a setting may be: the types of settings, each with the words it is described in and its own reading.
+//! Types of settings, each with a description and a parser.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::units::{parse_duration, show_duration};
 
 /// Something a setting can hold.
 pub trait Value: Sized {
-    /// What is wanted, in the words of a message: `a whole number`.
+    /// The expected value, as part of a message: `a whole number`.
     fn wanted() -> String;
     /// The value, or why not. An empty reason means that [`Value::wanted`] says it all.
     fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String>;
@@ -24,7 +24,7 @@ pub trait Value: Sized {
         false
     }
 
-    /// The value of a setting that nobody set and that has no default.
+    /// The value of an unset setting without a default.
     fn unset() -> Option<Self> {
         None
     }
@@ -40,7 +40,7 @@ pub trait Value: Sized {
     }
 }
 
-/// Where a value was written: what relative paths and names of variables refer to.
+/// The place of a value: the base of relative paths and of variable names.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     pub folder: &'a Path,
@@ -196,7 +196,7 @@ impl Value for Url {
     }
 }
 
-/// Where something is asked for by HTTP.
+/// The URL of an HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebAddress(pub Url);
 
@@ -231,7 +231,7 @@ impl Value for Duration {
         Some(quote(&show_duration(*self)))
     }
 
-    /// In seconds, parts of one counted as a whole.
+    /// In seconds, rounded up.
     fn number(&self) -> Option<u64> {
         Some(self.as_secs() + u64::from(self.subsec_nanos() > 0))
     }

@@ -23,7 +23,7 @@ settings! {
 }
 
 choice! {
-    /// What is worth a line in the log.
+    /// Least severe level of the log.
     pub enum LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
 }
 

@@ -1,9 +1,9 @@
-//! What a socket is read through: it bounds a peer's messages before a WebSocket library takes memory for them.
+//! A wrapper for reading a socket: limits a peer's messages before a WebSocket library allocates memory for them.
 //!
-//! The library reserves what a frame's header claims, keeps a buffer that was once large, and waits for the rest of a
-//! message for as long as pings come. So a large frame is handed on as pieces, each a frame of its own; a message over
+//! The library reserves the length in a frame's header, keeps a buffer that was once large, and waits for the rest of a
+//! message as long as pings arrive. So a large frame is passed on as pieces, each a frame of its own; a message over
 //! the limit ends at its header; the bytes of an unfinished message are reported to a [`MessageBudget`]; and the owner
-//! of the socket can ask since when a message has been unfinished.
+//! of the socket can query the age of an unfinished message.
 
 use std::io;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ const PIECE: usize = 32 << 10;
 pub const SMALL_MESSAGE: usize = 64 << 10;
 /// The first part of an unfinished message may take this long.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// In bytes a second; a bad line still sends more.
+/// In bytes per second; slow connections still send more.
 const SLOWEST: f64 = (16 << 10) as f64;
 const LONGEST_HEADER: usize = 14;
 const MOST_CONTROL: u64 = 125;
@@ -33,7 +33,7 @@ pub trait MessageBudget {
     fn finish(&mut self);
 }
 
-/// For sockets that are few: the limit of a message is enough.
+/// For a small number of sockets: the limit of a message is enough.
 #[derive(Debug)]
 pub struct Uncounted;
 
@@ -53,7 +53,7 @@ pub enum MessageRefused {
 }
 
 impl MessageRefused {
-    /// What an error of reading means, if it comes from here.
+    /// The refusal inside a read error, if the error is from this module.
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
@@ -70,7 +70,7 @@ pub struct Intake<S, B = Uncounted> {
     stream: S,
     budget: B,
     state: State,
-    /// What was read and not yet looked at.
+    /// Bytes read from the socket and not yet parsed.
     buffer: Vec<u8>,
     start: usize,
     capacity: usize,
@@ -80,7 +80,7 @@ pub struct Intake<S, B = Uncounted> {
     limit: usize,
     /// Bytes that may still come; none: no end.
     allowance: Option<usize>,
-    /// The unfinished message: what its headers have announced, what has come, since when.
+    /// The unfinished message: its announced length, the length received, and its start.
     announced: usize,
     come: usize,
     since: Option<Instant>,
@@ -93,7 +93,7 @@ pub struct Intake<S, B = Uncounted> {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// Until the end of the handshake's head, of which so many bytes were seen.
+    /// Up to the end of the handshake's head, with the number of bytes seen.
     Handshake(usize),
     Header,
     Payload(Payload),
@@ -103,7 +103,7 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 struct Payload {
     left: usize,
-    /// Of which in the piece that is being handed on.
+    /// The rest of the current piece.
     piece: usize,
     mask: Option<[u8; 4]>,
     is_final: bool,
@@ -182,7 +182,7 @@ impl<S, B> Intake<S, B> {
 }
 
 impl<S, B: MessageBudget> Intake<S, B> {
-    /// Hands on what there is room for. Stops where more has to be read.
+    /// Copies as much as `out` can hold. Stops when more input is needed.
     fn hand_on(&mut self, out: &mut ReadBuf<'_>) -> io::Result<()> {
         while out.remaining() > 0 {
             if !self.header.is_empty() {
@@ -244,7 +244,7 @@ impl<S, B: MessageBudget> Intake<S, B> {
             is_control: frame.is_control(),
         };
         if length <= PIECE {
-            // As it came.
+            // Short frames keep their header.
             let header = &self.buffer[self.start..self.start + header_bytes];
             self.header = Header::copied(header);
         } else {
@@ -266,7 +266,7 @@ impl<S, B: MessageBudget> Intake<S, B> {
         self.state = State::Payload(Payload { piece, ..payload });
     }
 
-    /// So many bytes of a payload were handed on.
+    /// Counts bytes of a payload that were passed on.
     fn take(&mut self, mut payload: Payload, count: usize) -> io::Result<()> {
         payload.left -= count;
         payload.piece -= count;
@@ -314,7 +314,7 @@ impl<S, B: MessageBudget> Intake<S, B> {
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// What a header says.
+/// A parsed frame header.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     /// Flags and opcode.
@@ -330,7 +330,7 @@ impl Frame {
     }
 }
 
-/// How long the header is and what it says, once all of it is there.
+/// The header's length and content, once it is complete.
 fn parse_header(bytes: &[u8]) -> Option<(usize, Frame)> {
     let [first_byte, second, ..] = *bytes else {
         return None;
@@ -426,7 +426,7 @@ impl<S: AsyncRead + Unpin, B: MessageBudget + Unpin> AsyncRead for Intake<S, B> 
             if let Some(error) = intake.failed.take() {
                 return Poll::Ready(Err(error));
             }
-            // What came before is still read.
+            // Bytes before the error are still delivered.
             intake.failed = intake.hand_on(out).err();
             intake.note_time();
             if out.filled().len() > before || out.remaining() == 0 {
@@ -445,7 +445,7 @@ impl<S: AsyncRead + Unpin, B: MessageBudget + Unpin> AsyncRead for Intake<S, B> 
 }
 
 impl<S: AsyncRead + Unpin, B> Intake<S, B> {
-    /// Reads behind what is left, which is less than a header.
+    /// Reads more bytes after the rest of the buffer, which is shorter than a header.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -517,7 +517,7 @@ mod tests {
         }
     }
 
-    /// Sends texts to one that reads through an intake, and says what that one has heard.
+    /// Sends texts through an intake, and returns the messages received.
     async fn passed(lengths: Vec<usize>, chunk: usize) -> Log {
         let (near, far) = duplex(chunk);
         let texts: Vec<String> = lengths

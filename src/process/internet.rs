@@ -1,5 +1,5 @@
-//! Which addresses are somewhere on the internet, and not inside this machine or the network around it: what others name
-//! may lead nowhere else.
+//! Public internet addresses, as opposed to those of this machine or its network: URLs from other parties may only lead
+//! to public ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 type Network4 = (Ipv4Addr, u32);
 type Network6 = (Ipv6Addr, u32);
 
-/// Networks that IANA has set apart (RFC 6890 and its registry): no public server is there.
+/// Special-purpose networks of IANA (RFC 6890 and its registry), which have no public servers.
 const INSIDE: &[Network4] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -26,7 +26,8 @@ const INSIDE: &[Network4] = &[
     (Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// Where the internet is in IPv6. All else (loopback, link-local, unique local, multicast, IPv4 in other clothes) is not.
+/// Global unicast addresses of IPv6. All others (loopback, link-local, unique local, multicast, embedded IPv4) are not
+/// public.
 const GLOBAL: Network6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 /// And networks that are set apart in it: protocols, Teredo among them; documentation; IPv4 behind 6to4.

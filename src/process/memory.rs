@@ -5,18 +5,18 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Once so much was freed, threads give back what they keep.
+/// After this many bytes are freed, threads return their unused memory.
 const MUCH: usize = 16 << 20;
 /// Giving back takes a thread some milliseconds.
 const BETWEEN: Duration = Duration::from_millis(250);
 
-/// Freed since memory was last to be given back.
+/// Bytes freed since memory was last returned.
 static FREED: AtomicUsize = AtomicUsize::new(0);
 /// How often it was to be given back.
 static TIMES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// What this thread has seen of `TIMES`, and when it last gave back.
+    /// The value of `TIMES` that this thread has seen, and the time when it last returned memory.
     static SEEN: Cell<(u64, Option<Instant>)> = const { Cell::new((0, None)) };
 }
 
@@ -24,16 +24,16 @@ thread_local! {
 pub type Allocator = mimalloc::MiMalloc;
 pub const ALLOCATOR: Allocator = mimalloc::MiMalloc;
 
-/// Gives memory that nobody uses back to the system. The allocator keeps it otherwise for a while, and an owner who unloads
-/// a model wants to see it gone.
+/// Returns unused memory to the system. The allocator would keep it for a while, although the owner expects an unloaded
+/// model's memory to be free.
 #[expect(unsafe_code, reason = "mimalloc is called through FFI")]
 pub fn give_back() {
     // SAFETY: takes no pointer and may be called at any time from any thread.
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
-/// Says that about so much is being freed. After much of it every thread that calls [`on_idle`] gives back what it keeps:
-/// pages belong to the thread that took them, and it alone notices that others have freed what was in them.
+/// Reports freed bytes. After many of them every thread that calls [`on_idle`] returns its unused memory: pages belong
+/// to the thread that allocated them, and only it notices that other threads have freed their content.
 pub fn freed(bytes: usize) {
     if bytes == 0 {
         return;
@@ -45,7 +45,7 @@ pub fn freed(bytes: usize) {
     }
 }
 
-/// For a thread that has nothing to do: gives memory back where much was freed.
+/// For an idle thread: returns memory if many bytes were freed.
 pub fn on_idle() {
     let times = TIMES.load(Ordering::Relaxed);
     let (seen, last) = SEEN.get();

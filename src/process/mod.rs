@@ -6,8 +6,8 @@
 //! | [`telemetry`] | the log |
 //! | [`cpu_time`] | processor time of a thread |
 //! | [`memory`] | the allocator, and memory given back to the system |
-//! | [`internet`] | which addresses are public |
-//! | [`child`] | this program once more, for work that may not end |
+//! | [`internet`] | public and private addresses |
+//! | [`child`] | a child process of this program, for work that may not end |
 //! | [`intake`] | WebSocket messages, read in pieces under a memory budget |
 
 #![cfg_attr(

@@ -1,6 +1,6 @@
-//! Every task the process started, and the one signal that ends them.
+//! All tasks of the process, and the signal that stops them.
 //!
-//! A task is started here or not at all: a bare `tokio::spawn` is a task nobody will ever join.
+//! Tasks start only here: a bare `tokio::spawn` would be a task that is never joined.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Starts tasks, tells them to stop, waits for them. Clones speak of the same tasks.
+/// Starts tasks, stops them, and waits for them. Clones share the same tasks.
 #[derive(Debug, Clone, Default)]
 pub struct Tasks {
     stopping: CancellationToken,
@@ -30,8 +30,8 @@ impl Tasks {
         self.stopping.clone()
     }
 
-    /// Tasks of a part of the process: told to stop with these, or before them by their own [`stop`](Self::stop), which alone
-    /// waits for them.
+    /// Tasks of a part of the process: stopped together with these, or earlier by their own [`stop`](Self::stop), which
+    /// waits only for the part.
     #[must_use]
     pub fn part(&self) -> Self {
         Self {

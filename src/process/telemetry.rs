@@ -20,8 +20,8 @@ pub enum Format {
     Json,
 }
 
-/// Crates that warn of what a peer sends: whoever connects could write as many lines as it likes. What becomes of a
-/// connection is told by our own events.
+/// Crates that log warnings about input from peers, which would let any client flood the log. Our own events report the
+/// errors of a connection.
 const PEERS: [&str; 6] = [
     "h2",
     "hyper",
@@ -31,7 +31,7 @@ const PEERS: [&str; 6] = [
     "tungstenite",
 ];
 
-/// What is worth a line.
+/// Filter of logged events.
 #[derive(Debug, Clone)]
 pub struct Detail(Targets);
 
@@ -44,19 +44,19 @@ struct Log {
 static LOG: OnceLock<Log> = OnceLock::new();
 
 impl Detail {
-    /// Our own events from `level` on, those of the crates we use from `warn` on.
+    /// Our events from `level` on, those of dependencies from `warn` on.
     pub fn of(level: Level) -> Self {
         let quiet = LevelFilter::from_level(level.min(Level::WARN));
         let targets = Targets::new()
             .with_default(quiet)
             .with_targets(PEERS.map(|name| (name, LevelFilter::ERROR)))
-            // Decoders of sound: each file that they cannot read is an error to them, and its sender is told.
+            // Audio decoders log each unreadable file as an error; the client gets an error reply instead.
             .with_target("symphonia", LevelFilter::OFF)
             .with_target("muster", level);
         Self(targets)
     }
 
-    /// As `RUST_LOG` says it, such as `debug` or `muster=trace,hyper=info`; `None` where that makes no sense.
+    /// Parses the syntax of `RUST_LOG`, such as `debug` or `muster=trace,hyper=info`; `None` for invalid directives.
     pub fn parse(directives: &str) -> Option<Self> {
         directives.parse().ok().map(Self)
     }
@@ -67,7 +67,7 @@ pub fn start(format: Format, detail: Detail) -> Result<(), TryInitError> {
     let (filter, handle) = reload::Layer::new(detail.0);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(Lines)
-        // A line that cannot be written, to a terminal that was closed, is told nobody: telling would panic.
+        // Errors of writing a line, for example to a closed terminal, are ignored: reporting them would panic.
         .log_internal_errors(false)
         .with_target(false);
     let layer = match format {
@@ -87,7 +87,7 @@ pub fn start(format: Format, detail: Detail) -> Result<(), TryInitError> {
     Ok(())
 }
 
-/// Changes what is worth a line from now on.
+/// Changes the filter.
 pub fn set_detail(detail: Detail) {
     if let Some(log) = LOG.get() {
         // The subscriber lives as long as the process.
@@ -107,7 +107,7 @@ pub fn format() -> Option<Format> {
     LOG.get().map(|log| log.format)
 }
 
-/// On a terminal whose owner has not asked for none: <https://no-color.org>.
+/// On a terminal, unless its user disabled colours: <https://no-color.org>.
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && io::stderr().is_terminal()
@@ -117,7 +117,7 @@ fn has_colours() -> bool {
 #[derive(Debug)]
 struct RecentLines {
     lines: VecDeque<String>,
-    /// Of all lines so far.
+    /// Number of lines so far.
     count: u64,
 }
 
@@ -157,12 +157,12 @@ fn without_colours(line: &str) -> String {
     })
 }
 
-/// Writes each event as one line. Control characters in what peers have sent would otherwise write lines of their own;
-/// `tracing_subscriber` escapes those that terminals act on, and not the ends of lines.
+/// Writes each event as one line. Newlines in input from peers would otherwise forge lines of the log;
+/// `tracing_subscriber` escapes only control characters that terminals interpret.
 #[derive(Debug, Clone, Copy)]
 struct Lines;
 
-/// One event, which is written in one go.
+/// An event, written in one call.
 #[derive(Debug)]
 struct Line;
 
@@ -191,7 +191,7 @@ impl Write for Line {
     }
 }
 
-/// The event with escapes for its inner control characters. None if it has none.
+/// The event with inner control characters escaped; `None` if it has none.
 fn one_line(event: &[u8]) -> Option<Vec<u8>> {
     let (inner, end) = match event.split_last() {
         Some((b'\n', inner)) => (inner, &b"\n"[..]),

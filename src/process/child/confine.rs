@@ -1,5 +1,5 @@
-//! What the child may ask of the system: computing, memory, and the pipes that are open already. No file, no network, no
-//! other process, no new thread.
+//! Seccomp filter of the child: computing, memory, and the open pipes. No files, network, other processes or new
+//! threads.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub fn confine() -> io::Result<()> {
     let architecture = std::env::consts::ARCH
         .try_into()
         .map_err(io::Error::other)?;
-    // A call that is refused looks like one that an older kernel lacks: libraries know what to do then.
+    // Refused calls return ENOSYS like on an older kernel, because libraries handle that.
     let refused = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let filter = SeccompFilter::new(rules()?, refused, SeccompAction::Allow, architecture);
     let program: BpfProgram = filter
@@ -78,7 +78,7 @@ fn rules() -> io::Result<std::collections::BTreeMap<i64, Vec<seccompiler::Seccom
     allowed.chain(signals).collect()
 }
 
-/// Only Linux knows these rights; elsewhere the limits on memory and time remain.
+/// Seccomp exists only on Linux; elsewhere the limits on memory and time remain.
 #[cfg(not(target_os = "linux"))]
 pub fn confine() -> io::Result<()> {
     Ok(())

@@ -23,7 +23,7 @@ pub fn write_table(out: &mut impl Write, table: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// The next frame's content. Memory grows with what arrives, not with what its length claims.
+/// The next frame's content. Memory grows with the bytes received, not with the announced length.
 pub fn read(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     input.read_exact(&mut length)?;

@@ -27,7 +27,7 @@ impl Watch {
         let (runs, started) = channel();
         let watch = move || {
             let _ = runs.send(());
-            // Later than the parent, which says what took so long.
+            // Later than the parent, which reports the request that took too long.
             let mut wait = None;
             loop {
                 let heard = match wait {
@@ -58,14 +58,14 @@ impl Watch {
     }
 }
 
-/// Ends the process by a signal, after which nothing of it runs: an exit tidies up beside a thread that goes on computing,
-/// which may abort. The exit is for a process whose parent had the signal ignored.
+/// Ends the process by a signal, so that no code runs afterwards: `exit` runs cleanup next to a thread that still
+/// computes, which may abort. The exit is a fallback if the parent ignored the signal.
 fn time_out() -> ! {
     let _ = kill_process(getpid(), Signal::ALARM);
     exit(TIMED_OUT)
 }
 
-/// Limits the addresses of this process to what it has and so many bytes more.
+/// Limits the address space to its current size plus this many bytes.
 pub fn limit_memory(more_bytes: u64) -> io::Result<()> {
     let in_use = fs::read_to_string("/proc/self/statm")
         .ok()

@@ -1,12 +1,12 @@
-//! This program once more, for work of a library that may not end: its process can be ended, and has limits on memory,
-//! stack and time, and no rights.
+//! A child process of the same program, for library calls that may not end: the parent can kill it, and limits on
+//! memory, stack and time and a seccomp filter apply.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `process` | the child as its parent sees it: start, ask, find out why it ended |
-//! | `frames` | how requests and replies cross a pipe |
-//! | `limits` | what the child may use |
-//! | `confine` | what the child may ask of the system |
+//! | `process` | the parent's handle: start, request, cause of death |
+//! | `frames` | frames of requests and replies in a pipe |
+//! | `limits` | limits on memory, stack and time |
+//! | `confine` | the seccomp filter |
 
 mod confine;
 mod frames;

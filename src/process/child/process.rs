@@ -17,14 +17,14 @@ use super::frames;
 
 /// The exit code of a process that took too long, where no signal could end it.
 pub const TIMED_OUT: i32 = 124;
-/// So much of what a dying process wrote is looked through for the reason.
+/// Length of the standard error output that is searched for the cause of death.
 const LAST_WORDS_BYTES: u64 = 4096;
-/// Letters of the last line that are told where nothing is known about the reason.
+/// Length limit of the last line, which is reported if the cause is unknown.
 const LONGEST_LAST_LINE: usize = 200;
 
 pub struct ChildProcess {
     child: Arc<Mutex<Child>>,
-    /// None once it was closed.
+    /// `None` after it was closed.
     input: Option<ChildStdin>,
     output: ChildStdout,
 }
@@ -90,7 +90,7 @@ impl ChildProcess {
         Killer(self.child.clone())
     }
 
-    /// The process reads until this is dropped. Nothing can be asked any more.
+    /// Takes the child's standard input: the process reads until it is dropped, and further requests fail.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.input.take()
     }
@@ -155,7 +155,7 @@ fn command(program: &Path, arguments: &[String]) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // Where the loader finds the libraries of a GPU build.
+    // The loader's path of the libraries of a GPU build.
     if let Some(libraries) = env::var_os("LD_LIBRARY_PATH") {
         command.env("LD_LIBRARY_PATH", libraries);
     }
@@ -168,7 +168,7 @@ fn last_words(errors: ChildStderr) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Why a process ended whose pipes failed, by its status and what it wrote last.
+/// The cause of death after a pipe failed, from the exit status and the standard error output.
 fn death(status: Option<ExitStatus>, words: &str, error: &io::Error, limit: Duration) -> Death {
     if words.contains("overflowed its stack") {
         return Death::Stack;
