@@ -53,7 +53,7 @@ pub fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
     largest(&(found - wanted).unwrap()) / largest(wanted)
 }
 
-/// A network's weights and what the reference computed with them.
+/// A network's weights and the reference's results.
 pub struct NetworkGolden {
     tensors: GoldenTensors,
     pub checkpoint: Checkpoint,

@@ -21,7 +21,7 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Puts the network of a folder into a GGUF file beside its `config.json`, as [`write_gguf`] does.
+/// Converts a folder's network to a GGUF file next to its `config.json`, by [`write_gguf`].
 pub fn put_in_gguf(
     folder: &Path,
     dtype: Option<GgmlDType>,
@@ -38,8 +38,8 @@ pub fn put_in_gguf(
     count
 }
 
-/// Writes tensors to a GGUF file. Matrices whose rows are whole blocks of `dtype` have that type, others their own.
-/// `rename` leaves out tensors without a name. Returns the number of matrices in blocks.
+/// Writes tensors to a GGUF file. Matrices whose rows are whole blocks of `dtype` get that type, others keep theirs.
+/// `rename` drops tensors by returning `None`. Returns the number of matrices in blocks.
 pub fn write_gguf(
     stored: &Checkpoint,
     file: &Path,

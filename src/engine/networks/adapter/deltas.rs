@@ -29,18 +29,18 @@ pub enum Delta {
     LowRank { down: Convolution, up: Convolution },
     /// A product of the layer's own size.
     Full(Convolution),
-    /// DoRA: the layer's own output counts more or less by channel, beside a narrow product.
+    /// DoRA: scales the channels of the layer's output, and adds a low-rank product.
     Decomposed {
         down: Convolution,
         up: Convolution,
-        /// By how much each channel of the output without its bias grows, as a share of it.
+        /// The relative change of each output channel, excluding the bias.
         gain: Tensor,
         bias: Option<Tensor>,
     },
 }
 
 impl Adaptation {
-    /// None where it changes nothing.
+    /// `None` if it changes nothing.
     pub fn new(deltas: &Arc<NetworkDeltas>, strength: f32) -> Option<Self> {
         let is_needed = strength != 0.0 && !deltas.by_layer.is_empty();
         is_needed.then(|| Self {

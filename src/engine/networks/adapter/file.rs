@@ -14,14 +14,14 @@ use crate::networks::weights::{
 use muster_kernels::Convolution;
 
 const KNOWN: &str = "LoRA, LoCon, LoHa, LoKr, DoRA and plain differences";
-/// The magnitudes of LyCORIS, which may be those of inputs.
+/// LyCORIS's magnitudes, which may be those of inputs.
 const SCALE: &str = ".dora_scale";
 
 /// An adapter's file, opened: the header was read, the numbers were not.
 pub struct AdapterFile {
     checkpoint: Checkpoint,
     targets: BTreeMap<(AdapterPart, String), Factors>,
-    /// By part, of files whose ranks do not stand beside an alpha.
+    /// Per network, for files without an alpha next to each rank.
     alphas: BTreeMap<AdapterPart, f64>,
 }
 
@@ -87,11 +87,11 @@ impl AdapterFile {
     }
 }
 
-/// Where programs that train adapters say for which base model.
+/// Metadata keys of training programs that name the base model.
 const BASE_KEYS: [&str; 2] = ["ss_base_model_version", "modelspec.architecture"];
 const LONGEST_BASE: usize = 60;
 
-/// What diffusers writes beside the tensors: the settings of peft.
+/// Metadata key of diffusers with the settings of peft.
 const SETTINGS: &str = "lora_adapter_metadata";
 
 fn alphas(metadata: &BTreeMap<String, String>) -> Result<BTreeMap<AdapterPart, f64>, Flaw> {
@@ -374,7 +374,7 @@ impl FactorReader<'_> {
         self.optional(factor)?.ok_or_else(missing)
     }
 
-    /// As f32; a number that is none spoils every image and is an error here.
+    /// Converts to f32. A NaN or infinity would spoil every image, so it is an error here.
     fn read(&self, header: &TensorHeader) -> Result<Tensor, Flaw> {
         let what = || format!("the tensor {:?}", header.name);
         let TensorType::Weight(dtype) = header.dtype else {
@@ -440,7 +440,7 @@ fn full(change: &Tensor, shape: LayerShape) -> Result<(Delta, usize), Flaw> {
     Ok((Delta::Full(delta), change.elem_count()))
 }
 
-/// By how much rows grow to get these lengths.
+/// The factors that give rows these lengths.
 fn stretch(lengths: &Tensor, rows: &Tensor) -> Result<Tensor, Flaw> {
     let found = rows.sqr()?.sum(1)?.sqrt()?;
     // A row of zeros keeps its direction.

@@ -24,7 +24,7 @@ pub struct LayerShape {
 /// The weights of a layer as its file holds them, for adapters that are computed from both.
 pub struct StoredLayer {
     pub dtype: GgmlDType,
-    /// None where no file holds them in this form.
+    /// `None` if no file stores the layer in this form.
     pub weight: Option<TensorBytes>,
     pub bias: Option<Tensor>,
 }
@@ -37,7 +37,7 @@ pub struct LayerTable {
 }
 
 impl LayerTable {
-    /// `names` are those of one layer, without the ending of its tensors.
+    /// `names` are those of one layer, without the suffix of its tensors.
     pub fn add(&mut self, names: &[String], shape: LayerShape, stored: StoredLayer) -> LayerId {
         let layer = LayerId(self.shapes.len());
         self.shapes.push(shape);

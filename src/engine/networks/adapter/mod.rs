@@ -1,10 +1,10 @@
-//! LoRA and its relatives: small products beside the layers of a network, which a request brings along.
+//! LoRA and its relatives: small products added to the layers of a network, selected per request.
 //!
-//! Adapters are applied while the network runs, never merged into its weights. So drawings with different adapters share
-//! one copy of the weights, quantized or not, and an adapter is usable as soon as its file is read.
+//! Adapters are applied while the network runs, never merged into its weights. So requests with different adapters
+//! share one copy of the weights, quantized or not, and an adapter is usable as soon as its file is read.
 //!
-//! [`LayerTable`] names the layers of a network; [`AdapterFile`] reads a file; [`Pass`] carries the adapters of a forward
-//! pass to the layers.
+//! [`LayerTable`] names the layers of a network; [`AdapterFile`] reads a file; [`Pass`] carries the adapters of a
+//! forward pass to the layers.
 
 mod deltas;
 mod file;

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AdapterPart {
     Unet,
-    /// By its place: SDXL has two.
+    /// By position: SDXL has two text encoders.
     TextEncoder(usize),
 }
 
@@ -13,7 +13,7 @@ pub enum AdapterPart {
 pub enum Factor {
     Down,
     Up,
-    /// The kernel between both, where those are products.
+    /// The kernel between both, in convolutions.
     Mid,
     Alpha,
     /// LoHa: two products, multiplied element by element.
@@ -90,7 +90,7 @@ const PREFIXES: [(&str, Option<AdapterPart>); 9] = [
 /// Around the names of one network.
 const WRAPPER: &str = "base_model.model.";
 
-/// The name of a tensor's layer with its part, and the tensor's place in it. None where the ending is unknown.
+/// The part and layer of a tensor, and its role there. `None` if the suffix is unknown.
 pub fn split(tensor: &str) -> Option<(AdapterPart, String, Factor)> {
     let known = ENDINGS.iter().filter_map(|(ending, factor)| {
         let target = tensor.strip_suffix(ending)?;
@@ -111,7 +111,7 @@ fn part_of(target: &str) -> (AdapterPart, &str) {
     found.unwrap_or((AdapterPart::Unet, target))
 }
 
-/// As the network names the layer, but for the separators.
+/// The network's name of the layer, except for separators.
 fn layer_name(part: AdapterPart, name: &str) -> String {
     let mut name = name.replace('.', "_").replace("_processor_", "_");
     match part {

@@ -15,7 +15,7 @@ use muster_kernels::{self as kernels, Axis, Convolution, Edges};
 pub const KNOWN_TYPES: &str = "f32, f16, bf16 and the blocks of GGUF files";
 const FINITE: &str = "finite numbers; the file is damaged, download or convert it again";
 
-/// Where a component's tensors are and what files call them.
+/// A component's tensors and their naming scheme.
 #[derive(Clone, Copy)]
 pub struct ComponentSource<'a> {
     pub tensors: &'a dyn TensorSource,
@@ -30,14 +30,14 @@ pub struct ComponentSource<'a> {
 pub enum Layout {
     /// A folder for each component, as diffusers keeps them.
     Folder,
-    /// One file for all, as Stable Diffusion was published.
+    /// One file for all components, the original layout of Stable Diffusion.
     SingleFile,
 }
 
 /// Places one tensor after the other, and remembers which were used.
 pub struct ComponentReader<'a> {
     source: ComponentSource<'a>,
-    /// From a name of the folder layout to that of the file.
+    /// Converts names of the folder layout to those of the file.
     rename: Box<dyn Fn(&str) -> String + 'a>,
     /// Another name of a layer, in files of adapters.
     alias: Box<dyn Fn(&str) -> String + 'a>,
@@ -56,7 +56,7 @@ impl<'a> ComponentReader<'a> {
         }
     }
 
-    /// With another name of each layer, for adapters.
+    /// Sets alternative layer names, for adapters.
     pub fn with_alias(mut self, alias: impl Fn(&str) -> String + 'a) -> Self {
         self.alias = Box::new(alias);
         self
@@ -127,7 +127,7 @@ impl<'a> ComponentReader<'a> {
         self.projection_stored(name, (outputs, inputs), has_bias, &shapes)
     }
 
-    /// A linear layer whose matrix files store in one of these shapes.
+    /// A linear layer whose matrix is stored in one of these shapes.
     pub fn projection_stored(
         &mut self,
         name: &str,
@@ -192,7 +192,7 @@ impl<'a> ComponentReader<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// A matrix for products with few rows, quantized where that is asked for.
+    /// A matrix for products with few rows, quantized if requested.
     pub fn matrix(&mut self, name: &str, shape: (usize, usize)) -> Result<Weight, Flaw> {
         let (_, dtype, bytes) = self.find(name, &[&[shape.0, shape.1]])?;
         let target = self.source.quantize;
@@ -220,8 +220,8 @@ impl<'a> ComponentReader<'a> {
         Ok(Convolution::new(&weight, Some(&bias), axes, 1)?)
     }
 
-    /// A convolution over several maps, `[outputs, inputs, maps, height, width]`, as one over their joined channels: those
-    /// of the first map come first.
+    /// A convolution over several maps, `[outputs, inputs, maps, height, width]`, as one over their concatenated
+    /// channels, those of the first map first.
     pub fn convolution_of_maps(
         &mut self,
         name: &str,
@@ -257,7 +257,7 @@ impl<'a> ComponentReader<'a> {
         Ok(table.to_dtype(DType::F32)?)
     }
 
-    /// A table whose rows are read as they are asked for.
+    /// A table whose rows are read on demand.
     pub fn embedding(
         &mut self,
         name: &str,
@@ -330,8 +330,8 @@ impl<'a> ComponentReader<'a> {
         Ok(found)
     }
 
-    /// Refuses a file with tensors that were not used, but for those that carry no weights: such a network computes
-    /// something else. `is_ours` tells which tensors belong to this component.
+    /// Refuses a file with unused tensors, except for those without weights: the network would compute something else.
+    /// `is_ours` selects the tensors of this component.
     pub fn check_nothing_was_ignored(&self, is_ours: impl Fn(&str) -> bool) -> Result<(), Flaw> {
         let names = self.source.tensors.headers().iter();
         let names = names.map(|header| header.name.as_str());
@@ -372,7 +372,7 @@ pub struct Projection {
 
 #[derive(Debug)]
 enum Product {
-    /// With the kernel of convolutions, for many rows of dense weights.
+    /// The convolution kernel, for many rows of dense weights.
     Dense(Convolution),
     Weight(Linear),
 }

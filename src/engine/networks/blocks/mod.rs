@@ -33,7 +33,7 @@ thread_local! {
     pub static BLOCK_END_PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Stops once, so that the caller that polls the pass can do other work before it goes on.
+/// Yields once, so that the caller that polls the pass can do other work in between.
 pub async fn block_end() {
     #[cfg(test)]
     assert!(!BLOCK_END_PANICS.take(), "a block panics on purpose");

@@ -42,11 +42,11 @@ const ENDS: [(&str, &str); 4] = [
 /// Around the name of a layer.
 const BLOCKS: &str = "transformer.resblocks.";
 const PROJECTION: &str = "text_projection";
-/// For the comparison of texts with images.
+/// The scale of CLIP's text-image similarity.
 const UNUSED: &str = "logit_scale";
 
 impl<'a> TensorView<'a> {
-    /// A text encoder whose names stand behind a prefix.
+    /// A text encoder whose names have a prefix.
     pub fn behind(source: &'a dyn TensorSource, prefix: &str) -> Self {
         let mut view = Self::empty(source);
         for header in source.headers() {
@@ -57,8 +57,8 @@ impl<'a> TensorView<'a> {
         view
     }
 
-    /// A text encoder under OpenCLIP's names. Layers from `layers` on have no part in drawing and are left out, as is
-    /// the projection where it is not asked for.
+    /// A text encoder with OpenCLIP's names. Layers from `layers` on are unused in image generation and left out, as is
+    /// the projection unless `is_projected`.
     pub fn open_clip(
         source: &'a dyn TensorSource,
         prefix: &str,

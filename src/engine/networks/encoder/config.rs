@@ -1,5 +1,5 @@
-//! `config.json` of an encoder, read once and checked. A value that would change what the network computes and that
-//! we do not compute is refused by name.
+//! `config.json` of an encoder, parsed once and checked. Unsupported values that would change the result are refused by
+//! name.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -32,12 +32,12 @@ pub enum EncoderFamily {
     Roberta,
 }
 
-/// What the last hidden states become.
+/// The encoder's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// A vector.
     Embed,
-    /// One score, by a head that the checkpoint brings.
+    /// A score by the checkpoint's classification head.
     Score,
 }
 

@@ -5,14 +5,14 @@ use super::config::{Activation, EncoderFamily, EncoderSpec, Task};
 use crate::networks::weights::{Checkpoint, Flaw, GgufMetadata};
 
 pub const ARCHITECTURE: &str = "bert";
-/// Tables on the CPU, whose rows stay in the file.
+/// Embedding tables, whose rows stay in the file on a CPU.
 pub const TABLES: [&str; 3] = [WORDS, POSITIONS, TYPES];
 
 const WORDS: &str = "token_embd.weight";
 const POSITIONS: &str = "position_embd.weight";
 const TYPES: &str = "token_types.weight";
 
-/// Names of the hub beside those of the format: the part behind a layer's number, or the whole.
+/// Names of the hub and of the format: the part after a layer's number, or the whole name.
 const NAMES: &[(&str, &str)] = &[
     ("embeddings.word_embeddings", "token_embd"),
     ("embeddings.position_embeddings", "position_embd"),
@@ -28,7 +28,7 @@ const NAMES: &[(&str, &str)] = &[
     ("output.LayerNorm", "layer_output_norm"),
 ];
 
-/// None where the file holds another network.
+/// `None` if the file holds another network.
 pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Option<Result<EncoderSpec, Flaw>> {
     let is_one = metadata.text("general.architecture") == Some(ARCHITECTURE);
     is_one.then(|| read(checkpoint, metadata))

@@ -10,7 +10,7 @@ use super::{Encoder, EncoderInput, Pooling};
 use crate::networks::test_device::device;
 use crate::networks::weights::Checkpoint;
 
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 1e-4;
 
 struct EncoderGolden {

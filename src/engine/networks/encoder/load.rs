@@ -1,4 +1,4 @@
-//! From a checkpoint's tensors to an encoder on a device.
+//! Loads a checkpoint's tensors as an encoder on a device.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::networks::weights::{
     Checkpoint, CheckpointError, Flaw, TensorBytes, TensorHeader, TensorSource, Weight, convert,
 };
 
-/// Where the names of the network's tensors begin, without a head and with the head of each family.
+/// Prefixes of the network's tensors, without a head and with the head of each family.
 const PREFIXES: [&str; 3] = ["", "bert.", "roberta."];
 
 /// Finds and places one tensor after the other, and remembers which were used.
@@ -54,7 +54,7 @@ impl Encoder {
 }
 
 impl Checkpoint {
-    /// What an encoder's weights take: all of them in f32, but tables on the CPU, whose rows stay in the file.
+    /// Memory of an encoder's weights: all of them in f32, except for tables on the CPU, whose rows stay in the file.
     pub fn encoder_bytes(&self, on_cpu: bool) -> u64 {
         let is_table = |name: &str| name.contains("_embeddings.") || gguf::TABLES.contains(&name);
         let is_held = |header: &&TensorHeader| !(on_cpu && is_table(&header.name));
@@ -201,8 +201,8 @@ impl TensorPlacer<'_> {
         (self.progress)(self.done, self.total);
     }
 
-    /// A tensor that was not used belongs to a network that computes something else. A pooler is not part of
-    /// embeddings: their pooling is that of `1_Pooling`.
+    /// Refuses unused tensors, which belong to a different network. A pooler is ignored: embeddings are pooled by
+    /// `1_Pooling`.
     fn check_nothing_was_ignored(&self, spec: &EncoderSpec) -> Result<(), Flaw> {
         let prefix = self.prefix;
         let pooler = format!("{prefix}pooler.dense.");

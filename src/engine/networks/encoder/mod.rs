@@ -1,14 +1,14 @@
-//! Encoders of text: networks that read a sequence whole, in both directions, and write none. BERT and RoBERTa with
-//! its multilingual kin differ in their positions and in the head that scores; the rest is one network, [`Encoder`].
+//! Text encoders: networks with bidirectional attention that generate no text. BERT and the RoBERTa family differ in
+//! their positions and in the classification head; the rest is one network, [`Encoder`].
 //!
-//! A step takes a flat batch without padding, so that no row ever sees another sequence.
+//! A step has a flat batch without padding, and no row attends to another sequence.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `config` | `config.json` as an [`EncoderSpec`] |
-//! | `gguf` | the same of a GGUF file, and its names of tensors |
-//! | `load` | a checkpoint's tensors to an encoder on a device |
-//! | `network` | embeddings, layers, pooling and the scoring head |
+//! | `gguf` | the same for a GGUF file, and its tensor names |
+//! | `load` | loads a checkpoint's tensors |
+//! | `network` | embeddings, layers, pooling and the classification head |
 
 mod config;
 mod gguf;

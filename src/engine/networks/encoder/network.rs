@@ -1,4 +1,4 @@
-//! The encoder: tables, layers that see a sequence in both directions, and what becomes of the last hidden states.
+//! The encoder: embedding tables, layers with bidirectional attention, and pooling of the last hidden states.
 
 use candle_core::{D, Device, Result, Tensor, bail};
 
@@ -33,7 +33,7 @@ pub(super) struct EncoderLayer {
     pub feed_norm: LayerNorm,
 }
 
-/// From the hidden state of the first token to one score.
+/// Maps the hidden state of the first token to a score.
 pub(super) struct ScoreHead {
     pub dense: Linear,
     pub scores: Linear,
@@ -46,7 +46,7 @@ pub(super) struct LayerNorm {
     pub eps: f64,
 }
 
-/// One text, or two that belong together.
+/// A text, or a pair of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EncoderInput {
     pub tokens: Vec<u32>,
@@ -66,11 +66,11 @@ pub struct EncoderPass {
 /// How the hidden states of a sequence become one vector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pooling {
-    /// That of the first token.
+    /// The first token's state.
     First,
     #[default]
     Mean,
-    /// That of the last token.
+    /// The last token's state.
     Last,
     /// The largest of each dimension.
     Max,
@@ -87,14 +87,14 @@ impl From<Vec<u32>> for EncoderInput {
 }
 
 impl EncoderPass {
-    /// One vector for each sequence: `[sequences, hidden]`.
+    /// A vector per sequence: `[sequences, hidden]`.
     pub fn pooled(&self, pooling: Pooling) -> Result<Tensor> {
         pooling.of(&self.states, &self.lengths)
     }
 }
 
 impl Pooling {
-    /// One vector for each sequence, of the hidden states of sequences of these lengths.
+    /// Pools the hidden states of sequences of these lengths to a vector each.
     pub fn of(self, states: &Tensor, lengths: &[usize]) -> Result<Tensor> {
         let mut start = 0;
         let pooled = lengths.iter().map(|&length| {
@@ -121,12 +121,12 @@ impl Encoder {
         Ok(self.pass(batch)?.states)
     }
 
-    /// One vector for each sequence: `[sequences, hidden]`.
+    /// A vector per sequence: `[sequences, hidden]`.
     pub fn pooled(&self, batch: &[EncoderInput], pooling: Pooling) -> Result<Tensor> {
         self.pass(batch)?.pooled(pooling)
     }
 
-    /// One logit for each sequence: `[sequences, 1]`.
+    /// A logit per sequence: `[sequences, 1]`.
     pub fn scores(&self, batch: &[EncoderInput]) -> Result<Tensor> {
         self.scores_of(&self.pass(batch)?)
     }
@@ -157,7 +157,7 @@ impl Encoder {
         })
     }
 
-    /// One layer further. Whether that was the last one.
+    /// Runs one more layer. Returns whether that was the last one.
     pub fn advance(&self, pass: &mut EncoderPass) -> Result<bool> {
         if let Some(layer) = self.layers.get(pass.layers) {
             pass.states = self.through_layer(layer, &pass.states, &pass.lengths)?;
@@ -250,7 +250,7 @@ impl Encoder {
     }
 }
 
-/// Attention of one sequence to itself, for so many of its tokens at a time that the scores stay small.
+/// Self-attention of one sequence, in chunks of queries that limit the memory of the scores.
 fn attend(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     let (heads, length, size) = q.dims3()?;
     let rows = (MOST_SCORES / (heads * length)).clamp(1, length);

@@ -16,7 +16,7 @@ const NORM_EPS: f64 = 1e-6;
 /// The sizes of an autoencoder, and how its latents are scaled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutoencoderSpec {
-    /// From the full size down.
+    /// From the full size to the smallest.
     pub channels: Vec<usize>,
     pub latent_channels: usize,
     /// Residual blocks of a level of the encoder; the decoder has one more.
@@ -77,7 +77,7 @@ impl AutoencoderSpec {
         }
     }
 
-    /// From the `config.json` of diffusers' AutoencoderKL.
+    /// Reads the `config.json` of diffusers' AutoencoderKL.
     pub fn read(value: &serde_json::Value) -> Result<Self, Flaw> {
         let json: AutoencoderJson = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "an AutoencoderKL"))?;
@@ -150,7 +150,7 @@ impl AutoencoderSpec {
         (3 * wide + 2 * first) as u64
     }
 
-    /// Multiplications and additions of decoding a latent of so many places.
+    /// Multiply-adds of decoding a latent with this many positions.
     pub fn decode_operations(&self, places: u64) -> u64 {
         let convolution = |n: u64, inputs: u64, outputs: u64| 9 * n * inputs * outputs;
         let resnet = |n: u64, inputs: u64, outputs: u64| {
@@ -432,7 +432,7 @@ impl AutoencoderMiddle {
         let (batch, height, width, channels) = x.dims4()?;
         let normed = self.norm.of_groups(&x, groups)?;
         let rows = normed.reshape((batch, height * width, channels))?;
-        // One head of all channels.
+        // A single head with all channels.
         let one_head = |projection: &Projection| projection.forward(&rows, pass)?.unsqueeze(2);
         let scale = (channels as f32).powf(-0.5);
         let (q, k, v) = (

@@ -1,4 +1,4 @@
-//! One block of each kind and size of a U-Net with random weights: for measurements of networks whose whole pass takes
+//! Benchmarks of single U-Net blocks of each kind and size with random weights, for networks whose whole pass takes
 //! minutes.
 
 use candle_core::{Device, Tensor};
@@ -10,7 +10,7 @@ use crate::networks::blocks::{ComponentReader, ComponentSource, ConvolutionLayer
 use crate::networks::weights::{Flaw, InventedTensors};
 use muster_kernels::{Axis, Edges, Resampling, resample};
 
-/// Blocks and what goes into them: one prompt and the one to stay away from.
+/// Blocks and their inputs: a prompt and a negative prompt.
 pub struct BlockBench {
     blocks: Vec<SyntheticBlock>,
     time: Tensor,
@@ -29,7 +29,7 @@ struct SyntheticBlock {
 
 enum BlockNetwork {
     Resnet(Box<Resnet>),
-    /// With one block; those of a level repeat it.
+    /// With a single layer; the blocks of a level repeat it.
     Transformer(Box<Transformer>),
     Down(ConvolutionLayer),
     Up(ConvolutionLayer),
@@ -73,7 +73,7 @@ impl BlockBench {
         blocks.map(|block| (block.name.as_str(), GUIDED as u64 * block.operations))
     }
 
-    /// One pass of a block.
+    /// Runs a block once.
     pub fn pass(&self, index: usize) -> candle_core::Result<()> {
         let Some(block) = self.blocks.get(index) else {
             candle_core::bail!("there is no block {index}");
@@ -182,7 +182,7 @@ mod tests {
         assert!(bench.pass(names.len()).is_err());
     }
 
-    /// A pass is its blocks: their operations come to those of the whole network.
+    /// The operations of the blocks sum up to those of the whole network.
     #[test]
     fn operations_of_blocks_are_those_of_the_network() {
         let spec = UnetSpec::stable_diffusion_xl();

@@ -13,7 +13,7 @@ use crate::networks::text_encoder::{ClipSpec, ClipText, ClipWindow};
 use crate::networks::weights::Quantize;
 use muster_kernels::Edges;
 
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 2e-5;
 
 fn open(name: &str) -> NetworkGolden {

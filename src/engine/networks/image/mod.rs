@@ -1,6 +1,6 @@
-//! Networks that draw: the denoising U-Net of the Stable Diffusion family, and the autoencoder between images and latents.
+//! Image networks: the denoising U-Net of the Stable Diffusion family, and the autoencoder between images and latents.
 //!
-//! Maps lie channels-last, `[batch, height, width, channels]`.
+//! Maps are channels-last, `[batch, height, width, channels]`.
 
 mod autoencoder;
 mod block_bench;

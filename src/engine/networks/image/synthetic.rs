@@ -1,4 +1,4 @@
-//! Random weights in the shape of a known network, and what a pass of it computes: for measurements.
+//! Benchmarks of image networks with random weights, and the number of operations of a pass.
 
 use candle_core::{Device, Tensor};
 
@@ -103,7 +103,7 @@ impl ImageBench {
         })
     }
 
-    /// One step of a drawing with guidance.
+    /// A denoising step with guidance.
     pub fn step(&self, size: [u32; 2]) -> candle_core::Result<()> {
         let [width, height] = self.latent_size(size);
         let spec = self.unet.spec();
@@ -161,7 +161,7 @@ impl ImageBench {
 mod tests {
     use super::super::{AutoencoderSpec, UnetSpec};
 
-    /// As counted by torch over the reference's own passes.
+    /// Counted by torch over the reference's passes.
     #[test]
     fn operations_are_those_that_others_count() {
         #[track_caller]

@@ -1,4 +1,4 @@
-//! CLIP's encoder of images: a transformer over patches whose first place stands for all.
+//! CLIP's image encoder: a transformer over patches and a class token.
 
 use candle_core::Tensor;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ pub struct ClipVisionSpec {
     pub norm_eps: f64,
 }
 
-/// `vision_config` of a `config.json`. Missing settings are those of ViT-B/32, as in the reference.
+/// `vision_config` of a `config.json`. Missing settings default to ViT-B/32, like in the reference.
 #[derive(Deserialize)]
 #[serde(default)]
 struct ClipVisionJson {
@@ -156,7 +156,7 @@ impl ClipVision {
         &self.spec
     }
 
-    /// What stands for the whole image, `[1, hidden]`, of levels as [`prepare`](super::prepare()) gives them.
+    /// The class token's state, `[1, hidden]`, for levels from [`prepare`](super::prepare()).
     pub fn forward(&self, levels: &[f32]) -> candle_core::Result<Tensor> {
         let device = self.class.device();
         let (side, patch, across) = (

@@ -7,9 +7,9 @@ use super::{SafetyNetwork, SafetySpec, prepare};
 use crate::networks::golden::NetworkGolden;
 
 const IMAGES: usize = 6;
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 2e-5;
-/// One level of 255, over the smallest deviation of a color.
+/// A difference of one in 255, divided by the smallest standard deviation of a color.
 const ONE_LEVEL: f32 = 1.01 / 255.0 / 0.261;
 
 fn open() -> NetworkGolden {

@@ -1,4 +1,5 @@
-//! The safety checker of Stable Diffusion: how near CLIP's embedding of an image is to those of unsafe concepts. Files as diffusers publishes them: `config.json` and `model.safetensors`.
+//! The safety checker of Stable Diffusion: similarities of an image's CLIP embedding to those of unsafe concepts. Files
+//! in the layout of diffusers: `config.json` and `model.safetensors`.
 
 use candle_core::{D, Tensor};
 use serde_json::Value;
@@ -7,7 +8,7 @@ use super::clip::{ClipVision, ClipVisionSpec};
 use crate::networks::blocks::{ComponentReader, ComponentSource, Projection};
 use crate::networks::weights::Flaw;
 
-/// What the published checker calls itself.
+/// The architecture's name in published files.
 const NAME: &str = "StableDiffusionSafetyChecker";
 /// Concepts that flag an image.
 const CONCEPTS: usize = 17;

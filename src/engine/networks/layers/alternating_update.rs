@@ -7,23 +7,23 @@ use candle_core::{D, Result, Tensor};
 
 use super::{Linear, RmsNorm};
 
-/// The matrices that predict and correct the streams of a layer, and those beside its attention.
+/// The matrices that predict and correct a layer's streams, and those parallel to its attention.
 #[derive(Debug)]
 pub struct AlternatingUpdate {
-    /// From the active stream, normed, to as many numbers as there are streams.
+    /// Maps the normalized active stream to a number per stream.
     pub router: Linear,
-    /// With weights that hold the scale of what the router reads.
+    /// The weights include the scale of the router's input.
     pub router_norm: RmsNorm,
     pub prediction: Linear,
     pub correction: Linear,
-    /// What the active stream is multiplied by on its way to the input of the layer.
+    /// Factor of the active stream before the layer.
     pub scale: Option<Tensor>,
     pub residual: LowRankResidual,
     /// Which stream the layer computes.
     pub active: usize,
 }
 
-/// A product of low rank beside attention.
+/// A low-rank product parallel to attention.
 #[derive(Debug)]
 pub struct LowRankResidual {
     pub left: Linear,
@@ -31,10 +31,10 @@ pub struct LowRankResidual {
     pub norm: RmsNorm,
 }
 
-/// From embeddings to streams, and back to one hidden state.
+/// Converts embeddings to streams, and streams to a hidden state.
 #[derive(Debug)]
 pub struct Streams {
-    /// Of all streams but the first.
+    /// For all streams but the first.
     pub projections: Vec<Linear>,
     pub unembeddings: Vec<Linear>,
 }
@@ -68,7 +68,7 @@ impl Streams {
 }
 
 impl AlternatingUpdate {
-    /// What the streams are before the layer, as far as they tell.
+    /// Predicts the streams before the layer.
     pub fn predict(&self, streams: &[Tensor]) -> Result<Vec<Tensor>> {
         let routed = self.routed(&streams[self.active])?;
         let coefficients = self.prediction.forward(&routed)?;
@@ -84,7 +84,7 @@ impl AlternatingUpdate {
         predicted.collect()
     }
 
-    /// What they are behind it, where the active one has become `activated`.
+    /// Corrects the streams after the layer, whose output for the active one is `activated`.
     pub fn correct(&self, predicted: &[Tensor], activated: &Tensor) -> Result<Vec<Tensor>> {
         let coefficients = (self.correction.forward(&self.routed(activated)?)? + 1.0)?;
         let innovation = (activated - &predicted[self.active])?;

@@ -10,19 +10,19 @@ use muster_kernels::{
 #[derive(Debug)]
 pub struct Attention {
     pub query: Linear,
-    /// None in a layer that reads the keys and values which another one keeps.
+    /// `None` in a layer that reads the KV cache of another one.
     pub own: Option<KeyValues>,
     /// The gate: its sigmoid multiplies the gathered values.
     pub gate: Option<Linear>,
     pub output: Linear,
     pub norms: Option<QueryKeyNorms>,
-    /// For each head a score in the softmax that no token has.
+    /// Attention sinks: a score per head in the softmax.
     pub sinks: Option<Constants>,
     pub head_dim: usize,
     pub options: AttentionOptions,
 }
 
-/// From hidden states to keys and values.
+/// Projects hidden states to keys and values.
 #[derive(Debug)]
 pub struct KeyValues {
     pub key: Linear,
@@ -41,7 +41,7 @@ pub enum QueryKeyNorms {
     Whole(RmsNorm, RmsNorm),
 }
 
-/// Where the rows of a step stand.
+/// Positions of the rows of a step.
 pub struct Positions<'a> {
     pub plan: &'a AttentionPlan,
     /// The states of their sequences; none where no layer is recurrent.
@@ -55,7 +55,7 @@ pub struct Positions<'a> {
 }
 
 impl Attention {
-    /// What the rows of `x` gather from their sequences, before the output product.
+    /// Attention of the rows of `x`, before the output projection.
     pub fn gather(
         &self,
         x: &Tensor,

@@ -11,7 +11,7 @@ pub struct GatedDeltaNet {
     pub qkv: Linear,
     /// The gate of the values before the output.
     pub gate: Linear,
-    /// The step of each value head, and its share of what it writes.
+    /// The step of each value head, and `beta`, the proportion that it writes.
     pub step: Linear,
     pub beta: Linear,
     pub convolution: ShortConvolution,

@@ -1,4 +1,4 @@
-//! From token ids to rows of the embedding table.
+//! Maps token ids to rows of the embedding table.
 
 use candle_core::{
     DType, Device, Result, Tensor, bail,
@@ -16,8 +16,8 @@ pub struct Embedding {
 }
 
 enum Table {
-    /// Rows are widened one by one as they are asked for; the table stays as the file has it, and of a mapped
-    /// file only the rows that were ever asked for are in memory.
+    /// Rows are converted on demand; the table keeps the file's format, and only the rows ever used of a mapped file
+    /// are in memory.
     Stored {
         dtype: GgmlDType,
         bytes: TensorBytes,
@@ -56,7 +56,7 @@ impl Embedding {
         })
     }
 
-    /// What the table takes of the device's memory.
+    /// Device memory of the table.
     pub fn device_bytes(&self) -> u64 {
         match &self.table {
             Table::Stored { .. } => 0,
@@ -65,7 +65,7 @@ impl Embedding {
         }
     }
 
-    /// One row for each token: `[tokens, cols]`.
+    /// One row per token: `[tokens, cols]`.
     pub fn gather(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
         if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.rows) {
             bail!(

@@ -1,7 +1,7 @@
-//! A feed-forward part of experts, of which each row takes a few.
+//! Mixture of experts: a feed-forward layer where each row uses a few experts.
 //!
-//! Rows are sorted by expert, and a step reads the matrices of the experts that its rows chose. A row's experts are
-//! added up in the order in which it chose them, so that its result does not depend on the rows beside it.
+//! Rows are sorted by expert, and a step reads only the matrices of the experts in use. A row's experts are summed in
+//! the order of its choice, so that its result does not depend on the batch.
 
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -16,11 +16,11 @@ use muster_kernels as kernels;
 pub struct Experts {
     pub router: Linear,
     pub routing: Routing,
-    /// Added to the scores of the experts for the choice.
+    /// Added to the scores for the choice of experts.
     pub correction: Option<Vec<f32>>,
-    /// What the share of each expert is multiplied by.
+    /// Factor of the routing weight, per expert.
     pub scales: Option<Vec<f32>>,
-    /// The input of an expert is multiplied by its share, and not what it says.
+    /// Routing weights scale the inputs of experts instead of their outputs.
     pub scales_inputs: bool,
     pub experts: Vec<Expert>,
     pub biases: Option<ExpertBiases>,
@@ -53,7 +53,7 @@ pub struct ExpertBiases {
 }
 
 impl Experts {
-    /// Of the rows of `x`, which choose by those of `routed`.
+    /// The result for `x`, whose experts are chosen by the rows of `routed`.
     pub fn forward(&self, x: &Tensor, routed: &Tensor) -> Result<Tensor> {
         if x.dim(0)? == 0 {
             return Ok(x.clone());
@@ -102,8 +102,8 @@ impl Experts {
         self.router.bytes() + self.shared.as_ref().map_or(0, SharedExpert::bytes)
     }
 
-    /// Bytes that a step of so many rows reads: those that every row reads, and the experts that rows which choose evenly
-    /// reach in the mean.
+    /// Bytes that a step of this many rows reads: the matrices for all rows, and the expected number of experts with
+    /// uniform routing.
     pub fn step_bytes(&self, rows: u64) -> u64 {
         let experts = self.bytes() - self.common_bytes();
         let share = self.routing.active as f64 / self.experts.len().max(1) as f64;

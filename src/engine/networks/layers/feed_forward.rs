@@ -34,7 +34,8 @@ pub struct GatedFeedForward {
     pub up: Linear,
     pub down: Linear,
     pub activation: GateActivation,
-    /// By how many deviations a number of the gate is above the mean of its row to count at all (Gemma 3n).
+    /// Activation sparsity (Gemma 3n): the number of standard deviations above the row's mean below which a gate's
+    /// number is zero.
     pub cutoff: Option<f64>,
 }
 
@@ -52,8 +53,7 @@ pub enum GateActivation {
 }
 
 impl FeedForward {
-    /// Of rows that have been through the norm before it, and the sum that they come from.
-    /// Adapters change no experts.
+    /// The result for normalized rows `x`; `sum` is the residual before the norm. Adapters do not change experts.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -75,7 +75,7 @@ impl FeedForward {
         }
     }
 
-    /// Bytes of them that a step of so many rows reads.
+    /// Bytes of weights that a step of this many rows reads.
     pub fn step_bytes(&self, rows: u64) -> u64 {
         match self {
             Self::Dense(dense) => dense.bytes(),
@@ -117,7 +117,7 @@ impl GatedFeedForward {
     }
 }
 
-/// By how much the numbers of a row are above its mean and so many deviations, or zero.
+/// The part of each number above its row's mean plus this many standard deviations, or zero.
 fn above_cutoff(x: &Tensor, deviations: f64) -> Result<Tensor> {
     let mean = x.mean_keepdim(D::Minus1)?;
     let variance = x.broadcast_sub(&mean)?.sqr()?.mean_keepdim(D::Minus1)?;
@@ -126,7 +126,7 @@ fn above_cutoff(x: &Tensor, deviations: f64) -> Result<Tensor> {
 }
 
 impl GateActivation {
-    /// `activation(gate) * up`, or what stands for it.
+    /// `activation(gate) * up`, or the activation's own formula.
     pub fn gated(self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         match self {
             Self::Silu => kernels::silu_mul(gate, up),

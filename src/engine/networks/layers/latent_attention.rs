@@ -1,8 +1,8 @@
-//! Multi-head latent attention (DeepSeek-V2): all heads of a layer share a latent for each token, from which their keys
-//! and values are made, and a part of the key that turns.
+//! Multi-head latent attention (DeepSeek-V2): each token has one latent for the keys and values of all heads, and a key
+//! part with rope.
 //!
-//! Pages hold the latent and that part. Queries are brought to the width of latents instead of keys to that of heads
-//! (the matrices absorb each other), so that a token takes as little memory as the family's makers mean.
+//! Pages store the latent and that part. Queries are projected to latents instead of keys to heads (matrix absorption),
+//! so that a token needs as little memory as the paper intends.
 
 use candle_core::{Result, Tensor};
 
@@ -13,19 +13,19 @@ use muster_kernels::{self as kernels, AttentionOptions, LayerPages};
 #[derive(Debug)]
 pub struct LatentAttention {
     pub query: LatentQuery,
-    /// To a latent and the part of a key that turns, in this order.
+    /// Projects to a latent, followed by the key part with rope.
     pub latent: Linear,
     pub latent_norm: RmsNorm,
-    /// For each head, from the part of a query that does not turn to a latent.
+    /// Per head, maps the query part without rope to a latent.
     pub keys: Vec<Weight>,
-    /// For each head, from a latent to a value.
+    /// Per head, maps a latent to a value.
     pub values: Vec<Weight>,
     pub output: Linear,
     pub sizes: LatentSizes,
     pub options: AttentionOptions,
 }
 
-/// From hidden states to queries.
+/// Projects hidden states to queries.
 #[derive(Debug)]
 pub enum LatentQuery {
     Whole(Linear),
@@ -62,7 +62,7 @@ impl LatentSizes {
 }
 
 impl LatentAttention {
-    /// What the rows of `x` gather from their sequences, before the output product.
+    /// Attention of the rows of `x`, before the output projection.
     pub fn gather(
         &self,
         x: &Tensor,

@@ -1,4 +1,4 @@
-//! A product with weights, and something added to it.
+//! A product with weights, plus a bias.
 
 use candle_core::{Result, Tensor};
 

@@ -1,7 +1,7 @@
-//! LoRA beside the layers of a decoder: what adapters add to the products of some rows.
+//! LoRA in a decoder: products of adapters added to the layers' outputs for some rows.
 //!
 //! Adapters are never merged into weights, so that one step computes rows with different adapters and rows without any.
-//! Each row is computed by itself: its bits do not depend on the others.
+//! Each row is computed separately: its bits do not depend on the others.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::networks::weights::Weight;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdapterTarget {
     Query,
-    /// The gate of what attention gathers.
+    /// The gate of the attention output.
     AttentionGate,
     Key,
     Value,
@@ -55,7 +55,7 @@ pub struct AdapterRows {
     rows: Option<Tensor>,
 }
 
-/// What the adapters of a step add to the products of one layer.
+/// The adapters of a step in one layer.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerAdaptation<'a> {
     pub rows: &'a [AdapterRows],
@@ -135,13 +135,13 @@ impl AdapterRows {
 }
 
 impl LayerAdaptation<'_> {
-    /// Of rows without adapters.
+    /// For rows without adapters.
     pub const NONE: Self = LayerAdaptation {
         rows: &[],
         layer: 0,
     };
 
-    /// The product `y` of `x`, with what adapters add to it.
+    /// Adds the adapters' changes to the product `y` of `x`.
     pub fn add(self, target: AdapterTarget, x: &Tensor, y: Tensor) -> Result<Tensor> {
         let (mut numbers, mut changes) = (Vec::new(), Vec::new());
         for group in self.rows {

@@ -1,4 +1,4 @@
-//! The part of a layer in which the tokens of a sequence look at each other: attention, or a recurrence with a state.
+//! The token mixer of a layer: attention, or a recurrence with a state.
 
 use candle_core::{Result, Tensor};
 
@@ -16,7 +16,7 @@ pub enum TokenMixer {
     StateSpace(Box<StateSpaceLayer>),
 }
 
-/// What a layer keeps of sequences between steps.
+/// A layer's KV cache or recurrent states.
 #[derive(Debug)]
 pub enum LayerCache {
     /// Keys and values of every token.
@@ -26,7 +26,7 @@ pub enum LayerCache {
 }
 
 impl TokenMixer {
-    /// What the rows of `x` gather from their sequences, before the output product.
+    /// The mixed rows of `x`, before the output projection.
     pub fn gather(
         &self,
         x: &Tensor,

@@ -5,11 +5,11 @@ use candle_core::{Device, Result, Tensor};
 
 use super::{Embedding, GateActivation, Linear, RmsNorm};
 
-/// What makes the inputs of all layers.
+/// Embeddings for the per-layer inputs.
 pub struct PerLayerEmbeddings {
-    /// For each token the inputs of all layers side by side.
+    /// Per token the inputs of all layers, concatenated.
     pub table: Embedding,
-    /// From the first embeddings to the same width.
+    /// Projects the first embeddings to the same width.
     pub projection: Linear,
     /// Over the input of each layer.
     pub norm: RmsNorm,
@@ -19,10 +19,10 @@ pub struct PerLayerEmbeddings {
     pub vocab_size: usize,
 }
 
-/// What a layer makes of its input.
+/// A layer's transformation of its input.
 #[derive(Debug)]
 pub struct PerLayerInput {
-    /// From the hidden state to the width of an input, which it multiplies.
+    /// Projects the hidden state to the width of the input, which it gates.
     pub gate: Linear,
     pub projection: Linear,
     pub norm: RmsNorm,
@@ -51,7 +51,7 @@ impl PerLayerEmbeddings {
 }
 
 impl PerLayerInput {
-    /// What the rows of `x` become with their inputs `[rows, size]`.
+    /// Applies the inputs `[rows, size]` to the rows of `x`.
     pub fn forward(&self, x: &Tensor, input: &Tensor) -> Result<Tensor> {
         let gated = self.activation.gated(&self.gate.forward(x)?, input)?;
         self.norm.forward(&self.projection.forward(&gated)?)

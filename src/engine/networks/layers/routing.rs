@@ -12,11 +12,11 @@ pub struct Routing {
     pub is_normalized: bool,
     /// The factor of the weights.
     pub scale: f32,
-    /// Where a row first chooses among groups of neighbouring experts.
+    /// Group-limited routing: a row first chooses among groups of neighbouring experts.
     pub groups: Option<ExpertGroups>,
 }
 
-/// From a logit to a score.
+/// The function from logits to scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouterScore {
     /// Share among all experts.
@@ -32,7 +32,7 @@ pub struct ExpertGroups {
     pub score: GroupScore,
 }
 
-/// What a group is worth.
+/// The score of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupScore {
     /// The score of its best expert.
@@ -41,7 +41,7 @@ pub enum GroupScore {
     BestTwo,
 }
 
-/// The experts of some rows and their weights: those of a row side by side, best first.
+/// The experts of some rows and their weights: row by row, best first.
 #[derive(Debug, Default, PartialEq)]
 pub struct ChosenExperts {
     pub experts: Vec<u32>,
@@ -60,8 +60,8 @@ impl Routing {
         }
     }
 
-    /// Adds the experts of a row. What a row chooses depends on its own logits alone; of equals, the first wins. The
-    /// correction of each expert counts for the choice and not for its weight.
+    /// Appends the experts of a row. The choice depends only on the row's own logits; of equals, the first wins. The
+    /// correction affects the choice but not the weights.
     pub fn choose(&self, logits: &[f32], correction: Option<&[f32]>, chosen: &mut ChosenExperts) {
         let scores = match self.score {
             RouterScore::Softmax => softmax(logits),
@@ -144,7 +144,7 @@ pub struct ExpertOrder {
 }
 
 impl ExpertOrder {
-    /// Of choices among `experts`, `active` for each row.
+    /// Sorts the choices among `experts`, `active` per row.
     pub fn new(chosen: &[u32], active: usize, experts: usize) -> Self {
         let mut counts = vec![0_usize; experts];
         for &expert in chosen {

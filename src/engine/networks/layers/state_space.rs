@@ -1,4 +1,4 @@
-//! Mamba-2 as Granite 4 has it: a short convolution, a state space, and a norm over what a gate lets through.
+//! Mamba-2 in the variant of Granite 4: a short convolution, a state space, and a gated norm.
 
 use candle_core::{Result, Tensor};
 
@@ -7,7 +7,7 @@ use muster_kernels::{self as kernels, LayerStates, ShortConvolution, StateSpace,
 
 #[derive(Debug)]
 pub struct StateSpaceLayer {
-    /// What values go through before the norm.
+    /// Gates the values before the norm.
     pub gate: Linear,
     /// Values, keys and queries, in this order.
     pub inputs: Linear,
@@ -23,7 +23,7 @@ pub struct StateSpaceLayer {
 }
 
 impl StateSpaceLayer {
-    /// What the rows of `x` gather from the states of their sequences, before the output product.
+    /// The output of the states for the rows of `x`, before the output projection.
     pub fn gather(
         &self,
         x: &Tensor,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_kernels::cpu::each;
 use realfft::{RealFftPlanner, RealToComplex};
 
-/// Samples a second that the networks hear.
+/// Sample rate of the networks' input.
 pub const SAMPLE_RATE: u32 = 16_000;
 /// Frames of one window at most: the 30 s of all published networks.
 pub const LONGEST_WINDOW: usize = 3000;
@@ -19,10 +19,10 @@ const FRAMES_TOGETHER: usize = 50;
 /// Nanoseconds that a frame takes.
 const FRAME_COST: usize = 4000;
 
-/// The front end, for networks with so many mel bands.
+/// The mel spectrogram, for networks with a given number of mel bands.
 pub struct Features {
     window: Vec<f32>,
-    /// Of each band, the first bin and the weights from it on.
+    /// Per band, the first bin and the weights from it on.
     bands: Vec<(usize, Vec<f32>)>,
     transform: Arc<dyn RealToComplex<f32>>,
 }
@@ -43,7 +43,7 @@ impl Features {
         self.bands.len()
     }
 
-    /// Frames of so many samples.
+    /// Number of frames of this many samples.
     pub fn frames(samples: usize) -> usize {
         samples / HOP
     }

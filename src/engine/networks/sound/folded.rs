@@ -1,4 +1,4 @@
-//! The tensors of a published file under plain names, with weights whose length and direction were stored apart
+//! The tensors of a published file under plain names, with weight normalization folded: lengths and directions are
 //! multiplied.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(super) struct FoldedTensors<'a> {
     pieces: HashMap<String, (usize, FoldedPiece)>,
 }
 
-/// Where a tensor comes from.
+/// The source of a tensor.
 enum FoldedPiece {
     Whole(TensorHeader),
     Product {
@@ -31,7 +31,7 @@ enum FoldedPiece {
 }
 
 impl<'a> FoldedTensors<'a> {
-    /// `plain` turns names of the file into those that the network asks for.
+    /// `plain` converts names of the file to those of the network.
     pub fn new(source: &'a dyn TensorSource, plain: impl Fn(&str) -> String) -> Result<Self, Flaw> {
         let mut view = Self {
             source,

@@ -17,7 +17,7 @@ use crate::networks::weights::{
 };
 use tempfile::TempDir;
 
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 2e-5;
 
 struct SoundGolden {
@@ -47,7 +47,7 @@ impl SoundGolden {
         Whisper::load(WhisperSpec::read(config).unwrap(), source).unwrap()
     }
 
-    /// The same weights in a GGUF file that says nothing of them, beside the model's settings.
+    /// The same weights in a GGUF file without metadata, next to the model's settings.
     fn as_gguf(&self) -> TempDir {
         let checkpoint = Checkpoint::open(&self.folder).unwrap();
         let stored = checkpoint.tensors();

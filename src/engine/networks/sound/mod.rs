@@ -1,4 +1,4 @@
-//! Networks that hear, speak and make music.
+//! Audio networks: transcription, speech synthesis and music generation.
 
 mod ace_step;
 mod features;

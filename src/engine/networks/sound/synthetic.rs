@@ -1,4 +1,4 @@
-//! Random weights in the shape of a known Whisper, and what a pass of it computes: for measurements.
+//! Benchmarks of Whisper with random weights, and the number of operations of a pass.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -85,7 +85,7 @@ impl HearingBench {
         Ok(states)
     }
 
-    /// Writes so many tokens about a window, one after the other.
+    /// Decodes this many tokens for a window, one after the other.
     pub fn write(&self, states: &Tensor, tokens: u32) -> candle_core::Result<()> {
         let cross = self.network.cross(states)?;
         let mut cache = self.network.cache()?;
@@ -101,7 +101,7 @@ impl HearingBench {
         self.device.synchronize()
     }
 
-    /// Multiplications and additions of hearing a window.
+    /// Multiply-adds of encoding a window.
     pub fn encode_operations(&self) -> u64 {
         let spec = self.network.spec();
         let (n, width, bands) = (POSITIONS as u64, spec.width as u64, spec.bands as u64);
@@ -111,7 +111,7 @@ impl HearingBench {
         2 * (stem + spec.encoder.layers as u64 * layer)
     }
 
-    /// The same for so many tokens about it.
+    /// Multiply-adds of decoding this many tokens.
     pub fn write_operations(&self, tokens: u32) -> u64 {
         let spec = self.network.spec();
         let (n, width) = (POSITIONS as u64, spec.width as u64);
@@ -129,7 +129,7 @@ mod tests {
 
     use super::{HearingBench, SyntheticHearing};
 
-    /// Of the encoder, as estimated from the sizes of the reference.
+    /// The encoder's operations, estimated from the sizes of the reference.
     #[test]
     fn operations_are_those_of_the_sizes() {
         let bench = HearingBench::new(SyntheticHearing::Tiny, &Device::Cpu).unwrap();

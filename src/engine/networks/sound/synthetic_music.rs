@@ -1,4 +1,4 @@
-//! Random weights in the shape of ACE-Step, and what a pass of it computes: for measurements.
+//! Benchmarks of ACE-Step with random weights, and the number of operations of a pass.
 
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -94,7 +94,7 @@ impl AceStepSpec {
         }
     }
 
-    /// Multiplications and additions of all layers over so many places, keys and values of the conditions left out.
+    /// Multiply-adds of all layers over this many positions, excluding keys and values of the conditions.
     pub fn layer_operations(&self, places: u64) -> u64 {
         let spec = &self.layer;
         let (width, feed, size) = (spec.width as u64, spec.feed as u64, spec.head_size as u64);
@@ -155,7 +155,7 @@ impl MusicBench {
         })
     }
 
-    /// Frames of the latents of so many seconds.
+    /// Latent frames of this many seconds.
     fn frames(&self, seconds: u32) -> usize {
         let spec = self.decoder.spec();
         (seconds as usize * spec.rate as usize).div_ceil(spec.hop())
@@ -185,7 +185,7 @@ impl MusicBench {
         self.device.synchronize()
     }
 
-    /// Multiplications and additions of the whole, without what tiles compute twice.
+    /// Multiply-adds of decoding, without the overlap of tiles.
     pub fn decode_operations(&self, seconds: u32) -> u64 {
         let frames = self.frames(seconds) as u64;
         self.decoder.spec().decode_operations(frames)
@@ -200,7 +200,7 @@ impl MusicBench {
 mod tests {
     use super::*;
 
-    /// As counted by torch over passes of diffusers' own classes (FlopCounterMode): 30 s are 750 frames.
+    /// Counted by torch over passes of diffusers' classes (FlopCounterMode): 30 s are 750 frames.
     #[test]
     fn operations_are_those_that_others_count() {
         #[track_caller]

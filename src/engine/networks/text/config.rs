@@ -1,7 +1,7 @@
-//! `config.json` as the Hugging Face hub keeps it: the fields that decoders share, read once and checked.
+//! `config.json` of the Hugging Face hub: the fields that decoders share, parsed once and checked.
 //!
-//! A field that is honoured becomes part of the spec. A value that would change what the network computes and
-//! that we do not compute is refused by name. `rope_json.rs` reads the fields about rope.
+//! Supported fields become part of the spec. Unsupported values that would change the result are refused by name.
+//! `rope_json.rs` reads the fields about rope.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,12 +29,12 @@ use crate::networks::{
     weights::{Flaw, Packing, layered},
 };
 
-/// The raw file. Never leaves the description of a family.
+/// The raw file, converted to a spec by each family.
 #[derive(Debug, Deserialize)]
 pub struct ConfigJson {
     pub vocab_size: usize,
     pub hidden_size: usize,
-    /// Left out where all layers have experts.
+    /// Missing if all layers have experts.
     #[serde(default)]
     pub intermediate_size: usize,
     pub num_hidden_layers: usize,
@@ -48,7 +48,7 @@ pub struct ConfigJson {
     hidden_activation: Option<String>,
     rope_theta: Option<f64>,
     rope_scaling: Option<RopeJson>,
-    /// Where newer files keep both of the above.
+    /// Contains both of the above in newer files.
     rope_parameters: Option<RopeJson>,
     partial_rotary_factor: Option<f64>,
     pub attention_bias: Option<bool>,
@@ -58,7 +58,7 @@ pub struct ConfigJson {
     pub use_sliding_window: Option<bool>,
     pub max_window_layers: Option<usize>,
     pub layer_types: Option<Vec<String>>,
-    /// In older files of Gemma 3, each so many layers end with one that sees all.
+    /// In older files of Gemma 3, the period of layers without a window.
     pub sliding_window_pattern: Option<usize>,
     rope_local_base_freq: Option<f64>,
     original_max_position_embeddings: Option<usize>,
@@ -143,7 +143,7 @@ pub fn spec(value: &serde_json::Value) -> Result<DecoderSpec, Flaw> {
     })
 }
 
-/// The settings of the decoder. Of a model that sees they have a part of their own.
+/// The decoder's settings, which are a separate object in models with vision.
 fn of_decoder(value: &serde_json::Value) -> serde_json::Value {
     let Some(text) = value.get("text_config").filter(|text| text.is_object()) else {
         return value.clone();
@@ -180,7 +180,7 @@ fn with_usual_names(family: Family, mut value: serde_json::Value) -> serde_json:
         value["intermediate_sizes"] = sizes.into();
     }
     if family == Family::Gemma4 {
-        // Tokens of images alone see those behind them, and none come here.
+        // Only image tokens have bidirectional attention, and images of this family are refused.
         let directions = match value["use_bidirectional_attention"].as_str() {
             Some("all") => json!(true),
             Some("vision") => json!(false),
@@ -304,7 +304,7 @@ impl ConfigJson {
         self.rope_parameters.is_some() || self.rope_scaling.is_some()
     }
 
-    /// What the fields about rope say, wherever they stand.
+    /// The fields about rope, at either place.
     fn rope_json(&self) -> RopeJson {
         let json = self.rope_parameters.clone().or(self.rope_scaling.clone());
         let mut json = json.unwrap_or_default().of_full_attention();
@@ -344,7 +344,7 @@ impl ConfigJson {
         self.rope_json().rope(head_dim, theta, context)
     }
 
-    /// The same where files may leave out that only so much of a head turns.
+    /// The same for files that may omit the rotated proportion of a head.
     pub fn rope_of_share(&self, head_dim: usize, share: f64) -> Result<Rope, Flaw> {
         let mut json = self.rope_json();
         json.partial_rotary_factor = json.partial_rotary_factor.or(Some(share));
@@ -363,13 +363,13 @@ impl ConfigJson {
         }
     }
 
-    /// What the products of queries and keys are multiplied by beside the scaled rope, as DeepSeek's files mean it.
+    /// Factor of attention scores in addition to the scaled rope, by DeepSeek's definition.
     pub fn rope_weight(&self) -> f64 {
         let context = self.max_position_embeddings;
         self.rope_json().product_weight(context)
     }
 
-    /// What Ministral 3 says beside its rope.
+    /// Ministral 3's query temperature, a field of its rope.
     pub fn query_temperature(&self) -> Result<Option<QueryTemperature>, Flaw> {
         let json = self.rope_json();
         let Some(weight) = json.llama_4_scaling_beta else {
@@ -385,7 +385,7 @@ impl ConfigJson {
         }))
     }
 
-    /// Windows of the layers that have one: as `layer_types` says, or else by what the family's rule says.
+    /// Sliding windows per layer: from `layer_types`, or else by the family's rule.
     pub fn windows(&self, has_window: impl Fn(usize) -> bool) -> Result<Vec<Option<usize>>, Flaw> {
         let Some(window) = self.sliding_window else {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What a step takes of a machine at the least: bytes through its memory, operations through its units.
+//! Lower bounds of a step's cost: bytes of memory traffic, and operations.
 
 use super::decoder::Decoder;
 use muster_kernels::{AttentionReach, KvDtype, Span};
@@ -12,7 +12,7 @@ pub struct StepCost {
 }
 
 impl Decoder {
-    /// The cost of a step of these spans that asks for so many rows of logits.
+    /// The cost of a step with these spans and this many rows of logits.
     pub fn step_cost(&self, spans: &[Span], logit_rows: usize, kv_dtype: KvDtype) -> StepCost {
         StepCost {
             bytes: self.step_bytes(spans, logit_rows, kv_dtype),
@@ -23,7 +23,7 @@ impl Decoder {
     fn step_bytes(&self, spans: &[Span], logit_rows: usize, kv_dtype: KvDtype) -> u64 {
         let rows = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
         let weights = self.layers.iter().enumerate().map(|(index, layer)| {
-            // The last layer goes on with the asked rows alone.
+            // The last layer continues only with the requested rows.
             let is_last = index + 1 == self.layers.len();
             let fed = if is_last { logit_rows as u64 } else { rows };
             layer.mixer.bytes() + layer.feed_forward.step_bytes(fed) + layer.input_bytes()
@@ -53,7 +53,7 @@ impl Decoder {
         let tokens = spans.iter().map(|span| span.new_tokens as u64).sum::<u64>();
         let rows = logit_rows as u64;
         let layers = (0..spec.layers).map(|layer| {
-            // The last layer goes on with the asked rows alone.
+            // The last layer continues only with the requested rows.
             let is_last = layer + 1 == spec.layers;
             let fed = if is_last { rows } else { tokens };
             let (before, after) = spec.mixer_parameters(layer);
@@ -71,7 +71,7 @@ impl Decoder {
         layers.sum::<u64>() + head + inputs
     }
 
-    /// How many keys the new tokens look at in a layer, all together.
+    /// Number of keys that the new tokens attend to in a layer, summed up.
     fn seen(&self, spans: &[Span], layer: usize) -> u64 {
         let window = self.spec.window(layer).unwrap_or(usize::MAX);
         let of_span = |span: &Span| {

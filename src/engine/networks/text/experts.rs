@@ -1,4 +1,4 @@
-//! The experts of a decoder's layers: their sizes, and what `config.json` says of them.
+//! The experts of a decoder's layers: their sizes, from `config.json`.
 
 use serde::Deserialize;
 
@@ -17,10 +17,10 @@ pub struct ExpertsSpec {
     pub routing: Routing,
     /// Scores are corrected for the choice.
     pub has_correction: bool,
-    /// The router's products and those of the experts have something added.
+    /// Biases of the router and of the experts.
     pub has_biases: bool,
     pub shared: Option<SharedExpertSpec>,
-    /// The input of an expert is multiplied by its share, and not what it says.
+    /// Routing weights scale the inputs of experts instead of their outputs.
     pub scales_inputs: bool,
     /// Layers with experts have a dense part besides.
     pub is_beside_dense: bool,
@@ -91,7 +91,8 @@ impl ConfigJson {
 }
 
 impl ConfigJson {
-    /// The same as DeepSeek V3 and GLM 4.5 route them: by sigmoids with a correction, in groups, beside shared ones.
+    /// The same with the routing of DeepSeek V3 and GLM 4.5: sigmoids with a correction, in groups, with shared
+    /// experts.
     pub fn corrected_experts(&self) -> Result<ExpertsSpec, Flaw> {
         let json = &self.experts;
         let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;

@@ -1,10 +1,10 @@
-//! The families there are, and what files call them and their tensors.
+//! The supported families, and their names of files and tensors.
 
 use std::fmt;
 
 pub use super::naming::{Naming, Nesting};
 
-/// A family of decoders: the names its files use. What it computes is in its `DecoderSpec`.
+/// A family of decoders, for the names in its files. `DecoderSpec` describes its computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Llama,
@@ -51,9 +51,9 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Mistral, "MistralForCausalLM", "llama"),
     (Family::Ministral, "MinistralForCausalLM", "llama"),
     (Family::Ministral3, "Ministral3ForCausalLM", "mistral3"),
-    // GGUF files of Mixtral are those of a Llama with experts.
+    // GGUF files of Mixtral use the architecture of Llama with experts.
     (Family::Mixtral, "MixtralForCausalLM", "llama"),
-    // Beside a vision tower.
+    // Models with a vision tower.
     (Family::Llama, "SmolVLMForConditionalGeneration", "llama"),
     (Family::Llama, "Idefics3ForConditionalGeneration", "llama"),
     (Family::Mistral, "Mistral3ForConditionalGeneration", "llama"),
@@ -143,8 +143,8 @@ impl Family {
         entry.map_or("llama", |entry| entry.2)
     }
 
-    /// Whether files of the family hold a tensor that is not part of the decoder: layers that predict further tokens, towers
-    /// of families whose images and sounds are refused, and the parts of models that read.
+    /// Whether files of the family contain a tensor that is not part of the decoder: multi-token prediction layers,
+    /// towers of unsupported modalities, and the heads of encoders.
     pub fn leaves_in_file(self, tensor: &str) -> bool {
         match self {
             _ if AFTER_POOLING.contains(&tensor) => true,
@@ -170,7 +170,7 @@ impl Family {
     }
 }
 
-/// What the tensors of towers of Gemma 3n and 4 begin with.
+/// Prefixes of the tower tensors of Gemma 3n and 4.
 const GEMMA_TOWERS: &[&str] = &[
     "model.vision_tower.",
     "model.audio_tower.",
@@ -183,19 +183,19 @@ fn joined(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A tensor of a decoder by what it does.
+/// The role of a decoder's tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     Embedding,
     FinalNorm,
-    /// From the last hidden state to logits.
+    /// Maps the last hidden state to logits.
     Head,
     /// The table that inputs of all layers come from.
     LayerInputTable,
-    /// From embeddings to inputs of all layers.
+    /// Maps embeddings to per-layer inputs.
     LayerInputProjection,
     LayerInputNorm,
-    /// From embeddings to a stream of hidden states but the first, and from this one back.
+    /// Maps embeddings to a further stream of hidden states, and back.
     StreamProjection(usize),
     StreamUnembedding(usize),
     Layer(usize, Part),
@@ -211,14 +211,14 @@ pub enum Part {
     QueryKeyValue,
     QueryNorm,
     KeyNorm,
-    /// Of latent attention: queries go down and up, with a norm between.
+    /// Latent attention: queries are projected down and up, with a norm in between.
     QueryDown,
     QueryDownNorm,
     QueryUp,
-    /// To a latent and the part of a key that turns.
+    /// Projects to a latent, followed by the key part with rope.
     LatentDown,
     LatentNorm,
-    /// From a latent to the keys and values of all heads, by turns.
+    /// Projects a latent to the keys and values of all heads, interleaved.
     LatentUp,
     /// The two halves of the above for each head, as GGUF files have them: keys with columns first.
     LatentKeys,
@@ -237,12 +237,12 @@ pub enum Part {
     Down,
     /// After the feed-forward part, before the sum.
     FeedPostNorm,
-    /// From hidden states to scores of experts.
+    /// Maps hidden states to scores of experts.
     Router,
     /// Mixtral's name of the same, and that of gpt-oss.
     BlockSparseRouter,
     OssRouter,
-    /// Added to the scores of experts for the choice.
+    /// Added to the scores for the choice of experts.
     Correction,
     /// The matrices of shared experts; Qwen's names of the same follow.
     SharedGate,
@@ -251,7 +251,7 @@ pub enum Part {
     GatedSharedGate,
     GatedSharedUp,
     GatedSharedDown,
-    /// From hidden states to the share of the shared expert.
+    /// Maps hidden states to the weight of the shared expert.
     SharedRouter,
     /// The scores of no token, one for each head.
     Sinks,
@@ -261,7 +261,7 @@ pub enum Part {
     /// The two above in one tensor, in this order for each expert.
     GateUpExperts,
     DownExperts,
-    /// Of delta nets: queries, keys and values in one matrix, and the gate of their values.
+    /// Delta nets: queries, keys and values in one matrix, and the gate of their values.
     DeltaQkv,
     DeltaGate,
     /// The two above in one matrix, key head by key head.
@@ -272,15 +272,15 @@ pub enum Part {
     DeltaBetasAndSteps,
     DeltaStepBias,
     DeltaConvolution,
-    /// Of decays: negative in GGUF files, the logarithm of the opposite in others.
+    /// Decay rates: negative in GGUF files, as logarithm of the absolute value in others.
     DeltaRates,
     DeltaNorm,
     DeltaOutput,
-    /// Of gated convolutions: both gates and the input in one matrix.
+    /// Gated convolutions: both gates and the input in one matrix.
     ConvolutionInputs,
     Convolution,
     ConvolutionOutput,
-    /// Of state spaces: gate, values with keys and queries, and steps in one matrix.
+    /// State spaces: gate, values with keys and queries, and steps in one matrix.
     SpaceInputs,
     SpaceConvolution,
     SpaceStepBias,
@@ -290,29 +290,29 @@ pub enum Part {
     SpaceOutput,
     /// The gate and the ups of a shared expert in one matrix.
     SharedGateUp,
-    /// From hidden states to the width of a layer's input, which it multiplies, and back.
+    /// Projects hidden states to the width of a layer's input, which it gates, and back.
     InputGate,
     InputProjection,
     InputNorm,
-    /// What the sum behind a layer is multiplied by.
+    /// Factor of the sum after a layer.
     LayerScale,
     /// Gemma 4's name of the router.
     GemmaRouter,
-    /// Of its norm.
+    /// Scale of the router's norm.
     RouterScale,
-    /// What the shares of experts are multiplied by.
+    /// Factors of the routing weights.
     ExpertScales,
-    /// Of alternating updates: from a stream to coefficients, and the norm before.
+    /// Alternating updates: maps a stream to coefficients, and the norm before.
     StreamRouter,
     StreamRouterNorm,
     Prediction,
     StreamCorrection,
     StreamScale,
-    /// The product of low rank beside attention.
+    /// The low-rank product parallel to attention.
     ResidualLeft,
     ResidualRight,
     ResidualNorm,
-    /// Before experts that are beside a dense part, and behind each of the two.
+    /// The norm before experts parallel to a dense part, and the norms after each of them.
     ExpertsPreNorm,
     DensePostNorm,
     ExpertsPostNorm,

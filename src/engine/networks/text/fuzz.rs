@@ -13,7 +13,7 @@ use super::{
 use crate::networks::weights::{Checkpoint, fuzz::fuzz};
 use muster_kernels::{KvDtype, RecurrenceShape};
 
-/// `Some` when it was refused, by whoever was the first to see it.
+/// `Some` if the file was refused at any stage.
 fn run(path: &std::path::Path) -> Option<()> {
     let checkpoint = Checkpoint::open(path).ok()?;
     let options = LoadOptions::default();

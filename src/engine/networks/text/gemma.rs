@@ -13,11 +13,11 @@ use crate::networks::weights::Flaw;
 use muster_kernels::RopeStyle;
 
 const HEAD_DIM: usize = 256;
-/// Of layers that see all, and of those with a window.
+/// For global layers, and for those with a window.
 const GEMMA3_THETAS: (f64, f64) = (1_000_000.0, 10_000.0);
 const GEMMA3_PERIOD: usize = 6;
 
-/// What the first files with a vision tower leave out of the decoder's settings: the reference has it.
+/// Defaults of the reference that the first files with a vision tower omit.
 pub fn fill(text: &mut Value) {
     let usual = [
         ("vocab_size", json!(262_208)),

@@ -1,5 +1,5 @@
-//! Gemma 3n: streams of hidden states, products of low rank beside attention, inputs of each layer, caches that layers share,
-//! gates that keep their largest numbers.
+//! Gemma 3n: several streams of hidden states, low-rank products parallel to attention, per-layer inputs, shared KV
+//! caches, sparse gates.
 
 use candle_core::cpu::erf::erf_inv;
 
@@ -15,7 +15,7 @@ use super::{
 use crate::networks::weights::Flaw;
 use muster_kernels::RopeStyle;
 
-/// What files leave out.
+/// Defaults of omitted fields.
 const HEAD_DIM: usize = 256;
 const THETAS: (f64, f64) = (1_000_000.0, 10_000.0);
 const PERIOD: usize = 5;
@@ -23,7 +23,8 @@ const SHARED_LAYERS: usize = 15;
 const STREAMS: usize = 4;
 const RANK: usize = 64;
 const LOGIT_CAP: f64 = 30.0;
-/// The first so many layers of deeper models keep the largest of a gate's numbers, all but this share.
+/// In deeper models, the gates of the first layers keep only their largest numbers; `SPARSITY` is the proportion set to
+/// zero.
 pub const SPARSE_LAYERS: usize = 10;
 const SPARSITY: f64 = 0.95;
 
@@ -86,7 +87,7 @@ impl GemmaJson {
     }
 }
 
-/// Where files say nothing of them.
+/// Defaults for files without the field.
 pub fn usual_cutoffs(layers: usize) -> Vec<Option<f64>> {
     match layers > SPARSE_LAYERS {
         true => vec![cutoff(SPARSITY); SPARSE_LAYERS],
@@ -94,7 +95,7 @@ pub fn usual_cutoffs(layers: usize) -> Vec<Option<f64>> {
     }
 }
 
-/// By how many deviations a normal number is above the mean to be greater than this share of them.
+/// The quantile of the standard normal distribution.
 fn cutoff(share: f64) -> Option<f64> {
     (share > 0.0).then(|| std::f64::consts::SQRT_2 * erf_inv(2.0 * share - 1.0))
 }

@@ -1,5 +1,4 @@
-//! Gemma 4: wider heads in layers without a window, caches that layers share, inputs of each layer, experts beside a dense
-//! part.
+//! Gemma 4: wider heads in global layers, shared KV caches, per-layer inputs, experts parallel to a dense part.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,11 +17,11 @@ use muster_kernels::RopeStyle;
 
 const HEAD_DIM: usize = 256;
 const GLOBAL_HEAD_DIM: usize = 512;
-/// Of layers that see all, and of those with a window.
+/// For global layers, and for those with a window.
 const THETAS: (f64, f64) = (1_000_000.0, 10_000.0);
 const WINDOW: usize = 512;
 const PERIOD: usize = 6;
-/// Of one of a layer's inputs.
+/// Width of a per-layer input.
 pub const INPUT_SIZE: usize = 256;
 pub const INPUT_VOCABULARY: usize = 262_144;
 
@@ -55,7 +54,7 @@ struct LayerConfigJson {
     num_key_value_heads: Option<usize>,
 }
 
-/// What files of the unified model leave out of the decoder's settings, which has no inputs of layers.
+/// Defaults that files of the unified model, which has no per-layer inputs, omit.
 pub fn fill(text: &mut Value, whole: &Value) {
     let names = whole["architectures"].as_array().into_iter().flatten();
     let mut names = names.filter_map(Value::as_str);
@@ -117,14 +116,14 @@ pub fn gemma4_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     })
 }
 
-/// The last layer sees all, whatever the file says.
+/// The last layer has no window, whatever the file states.
 fn windows(config: &ConfigJson) -> Result<Vec<Option<usize>>, Flaw> {
     let mut windows = layer_windows(config, |layer| (layer + 1) % PERIOD != 0)?;
     windows.truncate(config.num_hidden_layers.saturating_sub(1));
     Ok(config::trimmed(windows))
 }
 
-/// As `layer_types` says it of each layer, or else as the family does.
+/// From `layer_types`, or else by the family's rule.
 pub fn layer_windows(
     config: &ConfigJson,
     usual: impl Fn(usize) -> bool,
@@ -148,7 +147,7 @@ pub fn layer_windows(
     }))
 }
 
-/// Feed-forward parts of layers that keep no keys and values are twice as wide.
+/// Feed-forward layers are twice as wide in layers without their own KV cache.
 fn wide_shared(config: &ConfigJson, shared_layers: usize) -> Vec<usize> {
     let (layers, size) = (config.num_hidden_layers, config.intermediate_size);
     let first = layers.saturating_sub(shared_layers);

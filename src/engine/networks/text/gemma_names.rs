@@ -1,4 +1,4 @@
-//! What files call the parts of layers that Gemma 3n and 4 alone have.
+//! Tensor names of the layer parts that only Gemma 3n and 4 have.
 
 use super::family::Part;
 
@@ -60,7 +60,7 @@ pub const GEMMA_PARTS: &[(Part, &str, &str)] = &[
     ),
 ];
 
-/// What Gemma 4's files call parts that other families have too.
+/// Gemma 4's tensor names of parts that other families have, too.
 pub const GEMMA4_PARTS: &[(Part, &str)] = &[
     (Part::GateUpExperts, "experts.gate_up_proj"),
     (Part::DownExperts, "experts.down_proj"),

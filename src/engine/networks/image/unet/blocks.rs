@@ -1,4 +1,4 @@
-//! The blocks of a U-Net: residual blocks of convolutions, and transformers that look at the text.
+//! The blocks of a U-Net: residual blocks of convolutions, and transformers with cross-attention to the text.
 
 use candle_core::{D, Tensor};
 
@@ -13,7 +13,7 @@ use muster_kernels::{Axis, Mask, dense_attention, gelu_erf_mul, silu};
 /// Epsilon of the norm before a transformer.
 const TRANSFORMER_EPS: f64 = 1e-6;
 const LAYER_EPS: f64 = 1e-5;
-/// The feed-forward part is so many times as wide.
+/// Width of the feed-forward layer, relative to the model's.
 const FEED_FACTOR: usize = 4;
 
 /// A convolution of 3 by 3 that keeps the size.
@@ -24,7 +24,7 @@ pub fn same() -> Axis {
     }
 }
 
-/// Two convolutions beside a shortcut. U-Nets add the time between them, autoencoders know none.
+/// Two convolutions with a shortcut. U-Nets add the time embedding between them, autoencoders have none.
 #[derive(Debug)]
 pub struct Resnet {
     first_norm: AffineNorm,
@@ -78,7 +78,7 @@ impl Resnet {
         })
     }
 
-    /// `time` is what the time became, after its activation.
+    /// `time` is the time embedding after its activation.
     pub fn forward(
         &self,
         x: &Tensor,

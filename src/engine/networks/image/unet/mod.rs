@@ -25,7 +25,7 @@ pub struct Unet {
     added: Option<[Projection; 2]>,
     down: Vec<Level>,
     middle: Middle,
-    /// From the smallest size up.
+    /// From the smallest size to the full one.
     up: Vec<Level>,
     norm: AffineNorm,
     outward: ConvolutionLayer,
@@ -34,7 +34,7 @@ pub struct Unet {
 
 struct Level {
     blocks: Vec<(Resnet, Option<Transformer>)>,
-    /// To the next size.
+    /// Resamples to the next size.
     resize: Option<ConvolutionLayer>,
 }
 
@@ -55,7 +55,7 @@ pub struct Conditioning {
 
 #[derive(Debug, Clone)]
 pub struct AddedConditioning {
-    /// Pooled texts `[batch, width]`.
+    /// Pooled text embeddings `[batch, width]`.
     pub pooled: Tensor,
     /// Original height and width, crop from top and left, wanted height and width.
     pub sizes: [f32; ADDED_SIZES],
@@ -172,7 +172,7 @@ impl Unet {
         })
     }
 
-    /// For adapters.
+    /// The layers that adapters can change.
     pub fn layers(&self) -> &LayerTable {
         &self.layers
     }

@@ -1,10 +1,10 @@
-//! From the names of the folder layout to those of single files.
+//! Converts names of the folder layout to those of single files.
 
 use super::spec::UnetSpec;
 
 pub const PREFIX: &str = "model.diffusion_model.";
 
-/// The names of a network in a single file, whose blocks are numbered through all levels.
+/// The names of a network in a single file, whose blocks are numbered across all levels.
 pub struct SingleFile {
     levels: usize,
     blocks: usize,

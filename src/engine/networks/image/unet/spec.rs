@@ -11,7 +11,7 @@ pub struct UnetSpec {
     pub outputs: usize,
     /// Width of the text's hidden states.
     pub context: usize,
-    /// From the full size down.
+    /// From the full size to the smallest.
     pub levels: Vec<UnetLevel>,
     pub middle_depth: usize,
     /// Residual blocks of a level on the way down; on the way up there is one more.
@@ -101,7 +101,7 @@ impl UnetSpec {
         (kept.sum::<usize>() + WIDEST * self.levels[0].channels) as u64
     }
 
-    /// Multiplications and additions of a pass over a latent of so many places.
+    /// Multiply-adds of a pass over a latent with this many positions.
     pub fn operations(&self, places: u64, tokens: u64) -> u64 {
         let convolution = |n: u64, inputs: u64, outputs: u64| 9 * n * inputs * outputs;
         let resnet = |n: u64, inputs: u64, outputs: u64| self.resnet_operations(n, inputs, outputs);
@@ -143,7 +143,7 @@ impl UnetSpec {
         2 * (sum + convolution(places, channels, self.outputs as u64))
     }
 
-    /// Multiplications of a residual block over so many places.
+    /// Multiply-adds of a residual block with this many positions.
     pub fn resnet_operations(&self, places: u64, inputs: u64, outputs: u64) -> u64 {
         let convolutions = 9 * places * (inputs + outputs) * outputs;
         let shortcut = match inputs == outputs {
@@ -153,7 +153,7 @@ impl UnetSpec {
         convolutions + shortcut + self.time_width() as u64 * outputs
     }
 
-    /// The same of a transformer of so many blocks.
+    /// The same for a transformer of this many blocks.
     pub fn transformer_operations(&self, places: u64, width: u64, depth: u64, tokens: u64) -> u64 {
         let (n, context) = (places, self.context as u64);
         // Four projections and the scores of each attention, then eight widths out and four in.
@@ -166,12 +166,12 @@ impl UnetSpec {
         }
     }
 
-    /// Width of what the time becomes.
+    /// Width of the time embedding.
     pub fn time_width(&self) -> usize {
         4 * self.levels[0].channels
     }
 
-    /// From the `config.json` of diffusers' UNet2DConditionModel.
+    /// Reads the `config.json` of diffusers' UNet2DConditionModel.
     pub fn read(value: &serde_json::Value) -> Result<Self, Flaw> {
         let json: UnetJson = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "a UNet2DConditionModel"))?;
@@ -298,7 +298,7 @@ const FIXED: &[(&str, &str)] = &[
     ("timestep_post_act", "null"),
 ];
 
-/// Refuses by name a field whose value is not computed. A field that is missing has the value above.
+/// Refuses unsupported values by field name. A missing field has the value above.
 fn check_fixed(config: &serde_json::Value) -> Result<(), Flaw> {
     for (name, wanted) in FIXED {
         let Some(found) = config.get(*name) else {
@@ -317,7 +317,7 @@ fn check_fixed(config: &serde_json::Value) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// One number for all levels, or one for each.
+/// One number for all levels, or one per level.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum PerLevel {

@@ -15,7 +15,7 @@ pub struct SongConditions {
     timbre: SongEncoder,
     /// Latents of silence, `[1, frames, numbers]`.
     silence: Tensor,
-    /// In place of all conditions, `[1, 1, width]`.
+    /// The unconditional state, `[1, 1, width]`.
     nothing: Tensor,
 }
 
@@ -61,7 +61,7 @@ impl SongConditions {
         &self.spec
     }
 
-    /// So many frames of silence, `[1, frames, numbers]`; shorter ones are repeated.
+    /// This many frames of silence, `[1, frames, numbers]`; shorter recordings are repeated.
     pub fn silence(&self, frames: usize) -> Result<Tensor> {
         let known = self.silence.dim(1)?;
         let times = frames.div_ceil(known).max(1);
@@ -69,14 +69,15 @@ impl SongConditions {
         long.narrow(1, 0, frames)?.contiguous()
     }
 
-    /// The timbre where no reference is given, `[1, 1, width]`: that of silence, of at most so many frames.
+    /// The timbre without a reference, `[1, 1, width]`: that of silence, limited to this many frames.
     pub async fn silent_timbre(&self, frames: usize) -> Result<Tensor> {
         let frames = frames.min(self.silence.dim(1)?);
         let seen = self.silence.narrow(1, 0, frames)?.contiguous()?;
         self.timbre.forward(&seen).await?.narrow(1, 0, 1)
     }
 
-    /// The state that stands for no conditions, for guidance. Places that look at several of them see the same.
+    /// The unconditional state, for guidance. A single state is enough: attention to several copies gives the same
+    /// result.
     pub fn nothing(&self) -> &Tensor {
         &self.nothing
     }

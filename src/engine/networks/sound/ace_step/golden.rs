@@ -11,7 +11,7 @@ use crate::networks::sound::{Oobleck, OobleckSpec};
 use crate::networks::test_device::device;
 use crate::networks::weights::{Flaw, Quantize};
 
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 2e-5;
 /// The same for blocks of eight bits.
 const QUANTIZED_TOLERANCE: f32 = 0.05;
@@ -100,7 +100,7 @@ fn sound_in_tiles_is_that_of_the_whole() {
     }
 }
 
-/// Known sizes give the reach that tiles of the published model have around them.
+/// The sizes of the published model give the known context of its tiles.
 #[test]
 fn a_frame_reaches_as_far_as_its_strides_say() {
     let config = json!({

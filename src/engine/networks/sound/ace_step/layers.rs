@@ -98,7 +98,7 @@ impl SongAttention {
         })
     }
 
-    /// Keys and values of places that others look at without turning.
+    /// Keys and values for cross-attention, without rope.
     pub fn keys(&self, seen: &Tensor) -> Result<SongKeys> {
         let key = self.in_heads(&self.key.apply(seen)?)?;
         let value = self.in_heads(&self.value.apply(seen)?)?;
@@ -108,7 +108,7 @@ impl SongAttention {
         ]))
     }
 
-    /// Attention of all places to each other, or to so many on each side.
+    /// Self-attention of all positions, or within a window of this many on each side.
     pub async fn to_itself(
         &self,
         x: &Tensor,
@@ -139,8 +139,8 @@ impl SongAttention {
     }
 }
 
-/// Attention in parts of so many pairs of a query and a key, that stops between them. A window is so many places on each
-/// side.
+/// Attention in chunks of at most `most_pairs` query-key pairs, yielding between them. A window has this many positions
+/// on each side.
 async fn attend(
     [query, key, value]: [&Tensor; 3],
     window: Option<usize>,

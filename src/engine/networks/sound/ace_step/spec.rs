@@ -23,7 +23,7 @@ pub struct SongLayerSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AceStepSpec {
     pub layer: SongLayerSpec,
-    /// For each layer, whether a window limits its sight.
+    /// Per layer, whether it has a sliding window.
     pub layers: Vec<bool>,
     /// Numbers of a frame of latents.
     pub latent: usize,
@@ -38,7 +38,7 @@ pub struct AceStepSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SongConditionSpec {
     pub layer: SongLayerSpec,
-    /// As [`AceStepSpec::layers`].
+    /// Like [`AceStepSpec::layers`].
     pub lyrics: Vec<bool>,
     pub timbre: Vec<bool>,
     /// The width of the text encoder's states.
@@ -91,7 +91,7 @@ const WINDOWED: &str = "sliding_attention";
 const FULL: &str = "full_attention";
 
 impl AceStepSpec {
-    /// From the `config.json` of diffusers' AceStepTransformer1DModel.
+    /// Reads the `config.json` of diffusers' AceStepTransformer1DModel.
     pub fn read(value: &Value) -> Result<Self, Flaw> {
         let json: AceStepJson = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "an ACE-Step transformer"))?;
@@ -117,7 +117,7 @@ impl AceStepSpec {
         })
     }
 
-    /// Places that so many frames of latents make up.
+    /// Number of positions for this many latent frames.
     pub fn places(&self, frames: usize) -> usize {
         frames.div_ceil(self.patch)
     }
@@ -130,7 +130,7 @@ impl AceStepSpec {
 }
 
 impl SongConditionSpec {
-    /// From the `config.json` of diffusers' AceStepConditionEncoder.
+    /// Reads the `config.json` of diffusers' AceStepConditionEncoder.
     pub fn read(value: &Value) -> Result<Self, Flaw> {
         let json: SongConditionJson = serde_json::from_value(value.clone()).map_err(|error| {
             Flaw::broken("config.json", error, "an encoder of ACE-Step's conditions")

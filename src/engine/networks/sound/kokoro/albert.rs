@@ -15,7 +15,7 @@ pub(super) struct Albert {
     spec: AlbertSpec,
     words: Tensor,
     positions: Tensor,
-    /// Of texts that have one part.
+    /// The token type embedding of single texts.
     kind: Tensor,
     norm: AffineNorm,
     widen: Projection,

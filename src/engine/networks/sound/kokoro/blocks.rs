@@ -10,19 +10,19 @@ const NORM_EPS: f64 = 1e-5;
 /// Slope of the activations below zero.
 pub(super) const SLOPE: f64 = 0.2;
 
-/// A norm whose factors and terms come from the style.
+/// Adaptive instance norm: scale and shift come from the style.
 pub(super) struct AdaptiveNorm {
     style: Projection,
     /// Factors and terms of the norm itself, where the file has them.
     own: Option<[Tensor; 2]>,
 }
 
-/// Norms, activations and two convolutions beside a shortcut. May double the frames.
+/// Norms, activations and two convolutions with a shortcut. May double the frames.
 pub(super) struct AdaptiveBlock {
     norms: [AdaptiveNorm; 2],
     convolutions: [Convolution; 2],
     stretch: Option<Stretch>,
-    /// Where the channels change.
+    /// If the number of channels changes.
     shortcut: Option<Convolution>,
 }
 
@@ -164,7 +164,7 @@ impl Stretch {
         })
     }
 
-    /// Even frames see one frame, odd ones the two around them.
+    /// A transposed convolution: even output frames have one input frame, odd ones two.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [before, middle, after] = &self.taps;
         let frames = x.dim(1)?;
@@ -232,7 +232,7 @@ impl SnakeStep {
     }
 }
 
-/// As many frames after a convolution as before.
+/// Padding that keeps the number of frames.
 pub(super) fn around(kernel: usize, dilation: usize) -> Axis {
     Axis {
         dilation,

@@ -1,4 +1,4 @@
-//! From states of frames, pitch and energy to sound.
+//! The vocoder: converts states, pitch and energy of frames to samples.
 
 use candle_core::{Result, Tensor, bail};
 

@@ -11,7 +11,7 @@ use crate::networks::blocks::{ComponentSource, Layout, run};
 use crate::networks::test_device::device;
 use crate::networks::weights::{Checkpoint, Description, Flaw, TensorHeader, TensorSource};
 
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 2e-5;
 
 struct KokoroGolden {
@@ -183,7 +183,7 @@ struct DemoReference {
     tokens: Vec<u32>,
     durations: Vec<usize>,
     count: usize,
-    /// Every so many samples are kept.
+    /// Interval of the stored samples.
     every: usize,
     samples: Vec<f32>,
 }

@@ -54,12 +54,12 @@ pub struct Kokoro {
 
 /// A text to speak.
 pub struct SpeechText<'a> {
-    /// Tokens of the phonemes, without those around them.
+    /// Phoneme tokens, without the padding tokens.
     pub tokens: &'a [u32],
     /// Two styles: of the sound, then of the delivery.
     pub voice: &'a [f32],
     pub speed: f32,
-    /// Gives so many normal numbers.
+    /// Returns normal numbers.
     pub noise: &'a (dyn Fn(usize) -> Vec<f32> + Sync),
 }
 

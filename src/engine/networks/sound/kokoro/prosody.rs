@@ -18,7 +18,7 @@ pub(super) struct Predictor {
     energy: Curve,
 }
 
-/// From states of frames to a number for each half of a frame.
+/// Predicts a number for each half of a frame.
 struct Curve {
     blocks: [AdaptiveBlock; 3],
     last: Convolution,
@@ -29,7 +29,7 @@ struct Curve {
 pub struct Prosody {
     /// Frames of each token.
     pub durations: Vec<usize>,
-    /// In hertz, twice a frame.
+    /// In hertz, two per frame.
     pub pitch: Vec<f32>,
     pub energy: Vec<f32>,
 }
@@ -66,7 +66,7 @@ impl Predictor {
         })
     }
 
-    /// From states of the tokens, `[tokens, hidden]`.
+    /// Predicts prosody from states of the tokens, `[tokens, hidden]`.
     pub async fn forward(&self, x: &Tensor, style: &Tensor, speed: f32) -> Result<Prosody> {
         let styles = style.expand((x.dim(0)?, style.dim(1)?))?;
         let mut x = Tensor::cat(&[x, &styles], 1)?;

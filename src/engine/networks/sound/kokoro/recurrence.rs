@@ -1,7 +1,7 @@
-//! A long short-term memory that reads a sequence in both directions.
+//! A bidirectional LSTM.
 //!
-//! The products with the inputs are one per direction. The recurrence is thousands of small products that depend on each
-//! other, so it runs on the host whatever the device; both directions run beside each other.
+//! The products with the inputs are one per direction. The recurrence is a sequence of thousands of small products, so
+//! it runs on the host whatever the device; both directions run in parallel.
 
 use candle_core::{DType, Result, Tensor};
 
@@ -10,20 +10,20 @@ use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, cpu};
 
 pub(super) struct Recurrence {
-    /// From the first to the last, and back.
+    /// Forward and backward.
     directions: [RecurrentDirection; 2],
     hidden: usize,
 }
 
 struct RecurrentDirection {
-    /// To the four gates: input, forget, cell, output.
+    /// Maps inputs to the four gates: input, forget, cell, output.
     inputs: Convolution,
-    /// From the last state to the gates, column by column.
+    /// Maps the last state to the gates, column by column.
     states: Vec<f32>,
 }
 
 impl Recurrence {
-    /// `outputs` are those of both directions.
+    /// `outputs` is the width of both directions together.
     pub fn load(
         reader: &mut ComponentReader<'_>,
         name: &str,

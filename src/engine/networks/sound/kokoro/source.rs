@@ -14,7 +14,7 @@ use crate::networks::weights::Flaw;
 /// The tone and its overtones.
 const HARMONICS: usize = 9;
 const AMPLITUDE: f64 = 0.1;
-/// In hertz: below, there is noise alone.
+/// In hertz: below, the source is only noise.
 const LEAST_VOICED: f32 = 10.0;
 const VOICED_NOISE: f64 = 0.003;
 const UNVOICED_NOISE: f64 = AMPLITUDE / 3.0;
@@ -37,10 +37,10 @@ impl VocalCords {
         })
     }
 
-    /// Samples for a pitch that lasts `stretch` samples each. `noise` gives so many normal numbers.
+    /// Samples for a pitch that lasts `stretch` samples each. `noise` returns normal numbers.
     ///
-    /// The noise of the overtones is of one strength, so their weighted sum is drawn at once. The reference draws a phase
-    /// for each overtone and then drops it with the sample that it was added to; there is none here.
+    /// The overtones have noise of equal strength, so their weighted sum is drawn at once. The reference draws a phase
+    /// per overtone and then drops it together with the sample it was added to; that step is omitted here.
     pub fn samples(
         &self,
         pitch: &[f32],
@@ -157,7 +157,7 @@ impl ShortTransform {
         Tensor::from_vec(found, (1, frames, 2 * bins), like.device())
     }
 
-    /// Samples of frames whose spectrum a network describes: logarithms of magnitudes, then angles before a sine.
+    /// Inverse STFT of the network's output: logarithms of magnitudes, then angles before a sine.
     pub fn sound(&self, described: &Tensor) -> Result<Vec<f32>> {
         let bins = self.bins();
         let rows: Vec<f32> = described.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
@@ -188,7 +188,7 @@ impl ShortTransform {
         Ok(whole.map(|(sum, weight)| (sum / weight) as f32).collect())
     }
 
-    /// One sample of a spectrum whose other half mirrors this one.
+    /// A sample of a spectrum whose other half is its mirror image.
     fn value(&self, parts: &[[f64; 2]], at: usize) -> f64 {
         let last = parts.len() - 1;
         let parts = parts.iter().enumerate();

@@ -18,7 +18,7 @@ pub struct KokoroSpec {
     pub layers: usize,
     /// Frames of a token at most, at speed 1.
     pub longest: usize,
-    /// Of the text encoder's convolutions.
+    /// Kernel size of the text encoder's convolutions.
     pub kernel: usize,
     pub albert: AlbertSpec,
     pub generator: GeneratorSpec,
@@ -71,7 +71,7 @@ struct KokoroJson {
 
 #[derive(Deserialize)]
 struct AlbertJson {
-    /// Published files leave it to the default of the ALBERT library.
+    /// Published files omit it and use the ALBERT library's default.
     #[serde(default = "default_embedding")]
     embedding_size: usize,
     hidden_size: usize,

@@ -1,8 +1,7 @@
-//! Oobleck, the autoencoder of Stable Audio (Evans et al., 2024): its decoder, from latents to sound.
+//! Oobleck, the autoencoder of Stable Audio (Evans et al., 2024): its decoder, from latents to samples.
 //!
-//! Sequences lie channels-last, `[batch, frames, channels]`. Long ones are decoded in tiles, each with the frames around
-//! it that its samples depend on, so that memory does not depend on the length and no sample differs from those of the
-//! whole.
+//! Sequences are channels-last, `[batch, frames, channels]`. Long ones are decoded in tiles that include the context of
+//! their samples, so that memory does not depend on the length and the samples equal those of a single pass.
 
 mod spec;
 
@@ -32,7 +31,7 @@ struct OobleckLevel {
     units: [OobleckUnit; 3],
 }
 
-/// Two convolutions with periodic activations beside a shortcut.
+/// Two convolutions with periodic activations and a shortcut.
 struct OobleckUnit {
     wide: (SnakeActivation, Convolution),
     narrow: (SnakeActivation, Convolution),
@@ -43,7 +42,7 @@ struct SnakeActivation {
     beta: Tensor,
 }
 
-/// Frames of latents whose samples are made at once.
+/// Latent frames that are decoded at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OobleckTile {
     /// The frames.
@@ -53,9 +52,9 @@ pub struct OobleckTile {
     pub around: [usize; 2],
 }
 
-/// Frames of a tile: a fifth more is computed than kept with those around it, and the widest maps stay below a gigabyte.
+/// Latent frames of a tile: the context adds a fifth to the computation, and the widest maps stay below a gigabyte.
 pub const TILE_FRAMES: usize = 128;
-/// Added to what an activation divides by.
+/// Added to the divisor of an activation.
 const LEAST_BETA: f64 = 1e-9;
 
 impl Oobleck {
@@ -68,7 +67,7 @@ impl Oobleck {
         Self::load_folded(spec, source)
     }
 
-    /// From tensors whose lengths and directions are multiplied already.
+    /// Loads tensors with folded weight normalization.
     pub(super) fn load_folded(
         spec: OobleckSpec,
         source: ComponentSource,
@@ -98,7 +97,7 @@ impl Oobleck {
         &self.spec
     }
 
-    /// Tiles that make up so many frames of latents.
+    /// Splits this many latent frames into tiles.
     pub fn tiles(&self, frames: usize, most: usize) -> Vec<OobleckTile> {
         let reach = self.spec.reach();
         let starts = (0..frames).step_by(most.max(1));
@@ -232,7 +231,7 @@ impl SnakeActivation {
     }
 }
 
-/// As many places after a convolution of [`KERNEL`] as before.
+/// Padding that keeps the number of positions in a convolution of [`KERNEL`].
 fn around(dilation: usize) -> Axis {
     Axis {
         dilation,

@@ -15,8 +15,7 @@ pub struct OobleckSpec {
     pub rate: u32,
     /// The width of the last level of the decoder.
     pub width: usize,
-    /// For each level of the decoder, how many times longer and how many times wider than the last level it leaves the
-    /// sound.
+    /// Per level of the decoder, the factors of length and of width.
     pub levels: Vec<OobleckLevelSpec>,
 }
 
@@ -47,12 +46,12 @@ pub const KERNEL: usize = 7;
 pub const DILATIONS: [usize; 3] = [1, 3, 9];
 
 impl OobleckSpec {
-    /// From the `config.json` of diffusers' AutoencoderOobleck.
+    /// Reads the `config.json` of diffusers' AutoencoderOobleck.
     pub fn read(value: &Value) -> Result<Self, Flaw> {
         let json: OobleckJson = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "an Oobleck autoencoder"))?;
         let strides = json.downsampling_ratios;
-        // With odd strides the sound would be shorter than its latents say.
+        // Odd strides would give fewer samples than the latent's length implies.
         let is_known = |stride: &usize| stride.is_multiple_of(2) && *stride <= MOST_STRIDE;
         let is_counted = (1..=MOST_LEVELS).contains(&strides.len());
         if !is_counted || strides.contains(&0) || !strides.iter().all(is_known) {
@@ -122,13 +121,13 @@ impl OobleckSpec {
             .sum();
         let levels = self.levels.iter().rev();
         let reach = levels.fold(around(KERNEL), |reach, level| {
-            // The transposed convolution sees one place more than those it lies between.
+            // The transposed convolution reads one position more than the two neighbours.
             (reach + unit).div_ceil(level.stride) + 1
         });
         reach + around(KERNEL)
     }
 
-    /// Multiplications and additions of decoding so many frames of latents.
+    /// Multiply-adds of decoding this many latent frames.
     pub fn decode_operations(&self, frames: u64) -> u64 {
         let (first, width) = (self.first_width() as u64, self.width as u64);
         let kernel = KERNEL as u64;

@@ -1,4 +1,4 @@
-//! The half that writes: each token sees those before it, and the states of its window.
+//! The decoder: each token attends to the tokens before it, and to the states of its window.
 
 use candle_core::{Device, Result, Tensor, bail};
 
@@ -50,14 +50,14 @@ pub struct DecoderCache {
     length: usize,
 }
 
-/// One text that goes on: what it has seen, what it hears, and its new tokens.
+/// A text in progress: its KV cache, the cross-attention keys of its window, and its new tokens.
 pub struct SpokenText<'a> {
     pub cache: &'a mut DecoderCache,
     pub cross: &'a WindowKeys,
     pub tokens: &'a [u32],
 }
 
-/// Called with a layer, and the queries and keys of its attention to the window.
+/// Called with a layer, and the queries and keys of its cross-attention.
 type Note<'a> = dyn FnMut(usize, &Tensor, &KvCache) -> Result<()> + 'a;
 
 impl Linears {
@@ -83,7 +83,7 @@ impl DecoderCache {
         self.length
     }
 
-    /// A copy that goes on by itself.
+    /// An independent copy.
     pub fn fork(&self) -> Result<Self> {
         let copies = self.layers.iter().map(KvCache::fork);
         Ok(Self {

@@ -1,4 +1,4 @@
-//! Whisper: an encoder of one window of sound, and a decoder that writes what it hears.
+//! Whisper: an encoder of a window of sound, and a decoder that transcribes it.
 
 mod decoder;
 mod encoder;
@@ -61,7 +61,7 @@ impl Whisper {
         self.encoder.forward(features).await
     }
 
-    /// What the decoder looks at of one window's states, `[1, frames, width]`.
+    /// The cross-attention keys and values for the states of a window, `[1, frames, width]`.
     pub fn cross(&self, states: &Tensor) -> Result<WindowKeys> {
         self.decoder.cross(states)
     }
@@ -80,8 +80,8 @@ impl Whisper {
         self.decoder.logits(states)
     }
 
-    /// Reads a text and tells where its tokens look: the last states, and of each of these heads, given as layer and head,
-    /// the scores before the softmax, `[heads, tokens, frames]`.
+    /// Decodes a text and records its cross-attention: returns the last states, and the scores before the softmax of
+    /// these heads, given as layer and head, `[heads, tokens, frames]`.
     pub fn attention(
         &self,
         text: SpokenText<'_>,
@@ -106,7 +106,7 @@ impl Whisper {
     }
 }
 
-/// What both halves share: attention of a layer to itself.
+/// Self-attention of a layer, shared by encoder and decoder.
 struct SelfAttention {
     norm: AffineNorm,
     query: Projection,

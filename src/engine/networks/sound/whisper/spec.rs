@@ -8,7 +8,7 @@ use crate::networks::weights::{Flaw, layered};
 pub struct WhisperSpec {
     pub vocab_size: usize,
     pub width: usize,
-    /// Of the mel spectrum.
+    /// Mel bands.
     pub bands: usize,
     /// States of one window: half its frames.
     pub positions: usize,

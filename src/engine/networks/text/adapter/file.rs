@@ -22,14 +22,14 @@ const KNOWN: &str = "the matrices of attention and of dense feed-forward parts";
 const TRAIN: &str = "the matrices of attention and of dense feed-forward parts; train the adapter for these alone, or merge \
                      it into its model with peft's merge_and_unload, and serve that";
 const LONGEST_BASE: usize = 60;
-/// Rows are packed in panels of so many.
+/// Rows per packed panel.
 const PANEL_ROWS: usize = 16;
 
 /// The files of an adapter, opened: headers were read, numbers were not.
 pub struct TextAdapterFile {
     checkpoint: Checkpoint,
     settings: AdapterSettings,
-    /// By the names of modules.
+    /// By module name.
     changes: BTreeMap<String, ChangeTensors>,
 }
 
@@ -99,7 +99,7 @@ impl TextAdapterFile {
         self.checkpoint.path()
     }
 
-    /// The memory that the adapter takes beside a decoder; an error where it does not fit the decoder.
+    /// Memory of the adapter besides its decoder; an error if the adapter does not fit.
     pub fn bytes_beside(&self, spec: &DecoderSpec) -> Result<u64, CheckpointError> {
         let fitting = self
             .fitting(spec)

@@ -146,7 +146,7 @@ fn bits(decoder: &Decoder, rows: &[AdaptedRow]) -> Vec<Vec<u32>> {
     logits.into_iter().map(bits).collect()
 }
 
-/// Of each row of a batch with several adapters and none: the bits are those of the row alone.
+/// Checks a batch with several adapters and with none: each row has the same bits as alone.
 fn check_company(name: &str, decoder: &Decoder, adapters: &[Arc<DecoderAdapter>]) {
     let row = |sequence: usize| AdaptedRow {
         tokens: prompt(sequence),

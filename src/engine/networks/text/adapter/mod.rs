@@ -1,7 +1,8 @@
 //! LoRA adapters of decoders: folders of peft and GGUF files.
 //!
-//! [`TextAdapterFile`] opens one and checks it against a decoder by headers alone; then it brings its tensors to the device.
-//! `settings.rs` reads the configuration of peft, `modules.rs` says which matrices a decoder has for adapters.
+//! [`TextAdapterFile`] opens one and checks its header against a decoder, then loads its tensors to the device.
+//! `settings.rs` reads the configuration of peft, `modules.rs` lists the matrices of a decoder that adapters can
+//! change.
 
 mod file;
 mod modules;

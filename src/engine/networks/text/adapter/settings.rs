@@ -11,18 +11,18 @@ use crate::networks::weights::{CheckpointError, Flaw, GgufMetadata, read_descrip
 
 /// Numbers between the two products of a change.
 const MOST_RANK: usize = 256;
-/// Of a pattern, compiled.
+/// Limit of a compiled pattern.
 const MOST_PATTERN_BYTES: usize = 1 << 18;
 const MOST_PATTERNS: usize = 4096;
 const MERGE: &str =
     "plain LoRA; merge such an adapter into its model with peft's merge_and_unload, and serve that";
 
-/// What the scale of a change is made of.
+/// Parameters for the scale of a change.
 #[derive(Debug)]
 pub struct AdapterSettings {
     alpha: f64,
     alphas: Vec<(Regex, f64)>,
-    /// None where nothing but tensors says the rank.
+    /// `None` if the ranks are given only by tensors.
     ranks: Option<Ranks>,
     /// Alpha is divided by the root of the rank.
     divides_by_root: bool,
@@ -36,7 +36,7 @@ struct Ranks {
     others: Vec<(Regex, usize)>,
 }
 
-/// What peft writes. Settings of the training alone are left out.
+/// The configuration of peft. Fields for training only are omitted.
 #[derive(Deserialize)]
 struct LoraConfigJson {
     peft_type: Option<String>,
@@ -70,7 +70,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("arrow_config", &[]),
     ("kasa_config", &[]),
     ("monteclora_config", &[]),
-    // Others begin with weights of the base model that the adapter does not bring.
+    // The others replace weights of the base model, which the adapter does not contain.
     (
         "init_lora_weights",
         &["gaussian", "eva", "orthogonal", "loftq"],

@@ -1,9 +1,9 @@
-//! The decoder: embeddings, layers, a last norm and the way to logits.
+//! The decoder: embeddings, layers, a final norm and the output matrix.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `pages` | the caches of all layers |
-//! | `step` | a step on its way through the layers |
+//! | `step` | a step in progress through the layers |
 //! | `streams` | layers of several streams |
 
 mod pages;
@@ -44,13 +44,13 @@ pub struct Decoder {
     pub(super) weights_are_f32: bool,
     pub(super) ropes: Ropes,
     pub(super) embedding: Embedding,
-    /// What makes inputs of all layers, where these have any besides the hidden state.
+    /// The per-layer inputs, in families that have them.
     pub(super) layer_inputs: Option<PerLayerEmbeddings>,
-    /// Where hidden states are several streams.
+    /// For families whose hidden states are several streams.
     pub(super) streams: Option<Streams>,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: RmsNorm,
-    /// None of one whose hidden states are wanted alone.
+    /// `None` for a text encoder, which returns hidden states only.
     pub(super) head: Option<Weight>,
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Layer {
     pub mixer: TokenMixer,
     pub feed_norms: Norms,
     pub feed_forward: FeedForward,
-    /// What the layer adds of its own input.
+    /// The layer's transformation of its own input.
     pub input: Option<PerLayerInput>,
-    /// What the sum behind the layer is multiplied by.
+    /// Factor of the sum after the layer.
     pub scale: Option<f64>,
-    /// Where hidden states are several streams.
+    /// For families whose hidden states are several streams.
     pub alternating: Option<AlternatingUpdate>,
 }
 
@@ -76,34 +76,34 @@ pub(super) struct Norms {
 /// The tables by which positions turn.
 pub(super) struct Ropes {
     pub global: RopeTable,
-    /// For layers with a window, where theirs differs.
+    /// For layers with a window, if their rope differs.
     pub windowed: Option<RopeTable>,
-    /// Where positions have axes.
+    /// For positions on several axes.
     pub axes: Option<AxisFrequencies>,
 }
 
-/// One step: the new tokens of several sequences, one sequence after the other.
+/// A step: the new tokens of several sequences, one sequence after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     pub tokens: Vec<u32>,
-    /// Whose tokens they are, in the same order.
+    /// The sequences of these tokens, in the same order.
     pub spans: Vec<Span>,
     /// The slot of each span's state, no two alike; counted only where layers are recurrent.
     pub states: Vec<u32>,
-    /// The rows of `tokens` whose next token somebody wants to know.
+    /// The rows of `tokens` whose logits are requested.
     pub logit_rows: Vec<u32>,
     /// The tokens that images give the rows of, in order.
     pub images: Vec<ImageRows>,
-    /// Of every token where a sequence has images, else none.
+    /// For every token if a sequence has images, else empty.
     pub positions: Vec<AxisPositions>,
     /// The adapter of each span; empty where none has one.
     pub adapters: Vec<Option<Arc<DecoderAdapter>>>,
 }
 
-/// Rows of a prompt whose logits are in memory at once: as many as texts that draw together by default.
+/// Prompt rows whose logits are in memory at once: as many as texts that decode together by default.
 const SCORED_ROWS: usize = 32;
 
-/// Of which tokens the hidden states are wanted.
+/// The tokens whose hidden states are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateRows {
     All,
@@ -120,8 +120,7 @@ impl Decoder {
         &self.device
     }
 
-    /// What the matrices take of the device's memory. The table of embeddings counts nothing on the CPU, where
-    /// its rows stay in the file.
+    /// Device memory of the matrices. On the CPU the embedding table counts zero, because its rows stay in the file.
     pub fn weight_bytes(&self) -> u64 {
         let layers = self.layers.iter().map(Layer::bytes).sum::<u64>();
         let head = self.head.as_ref().map_or(0, Weight::bytes);
@@ -131,7 +130,7 @@ impl Decoder {
         layers + head + inputs + streams + self.embedding.device_bytes()
     }
 
-    /// The type that keys and values are kept in unless somebody wants another.
+    /// The default storage type of the KV cache.
     pub fn kv_dtype(&self) -> KvDtype {
         match (self.device.is_cpu(), self.weights_are_f32) {
             (true, true) => KvDtype::F32,
@@ -150,13 +149,13 @@ impl Decoder {
         Ok(KvPages { layers })
     }
 
-    /// Runs a step and returns the logits, f32 `[asked, vocab]`, of the rows asked for, in their order.
+    /// Runs a step and returns the logits, f32 `[asked, vocab]`, of the requested rows, in order.
     pub fn forward(&self, batch: &Batch, pages: &mut KvPages) -> Result<Tensor> {
         self.forward_scored(batch, &[], pages, &mut |_| Ok(()))
     }
 
-    /// The same, and passes the logits of the rows `scored` to `take`, in their order and [`SCORED_ROWS`] at a time:
-    /// those of a whole prompt would take gigabytes.
+    /// The same, and passes the logits of the rows `scored` to `take`, in order and [`SCORED_ROWS`] at a time: those of
+    /// a whole prompt would take gigabytes.
     pub fn forward_scored(
         &self,
         batch: &Batch,
@@ -263,7 +262,7 @@ impl Decoder {
         })
     }
 
-    /// One layer further. The states after the last one.
+    /// Runs one more layer. Returns the states after the last one.
     pub fn advance_last_states(&self, pass: &mut LastStatesPass) -> Result<Option<Tensor>> {
         let Some(state) = pass.state.take() else {
             bail!("the pass has ended");
@@ -413,8 +412,8 @@ impl Decoder {
         Ok(LayerCache::Pages(pages))
     }
 
-    /// For sequences that are read from their first tokens on, one layer after the other: each layer writes all it reads, or
-    /// the last one of its kind has, so that one cache does for all layers of a kind.
+    /// A temporary cache for sequences that are read from their first token, layer by layer: each layer writes before
+    /// it reads, or reads the last layer of its kind, so that all layers of a kind share one cache.
     fn scratch(&self, pages: usize) -> Result<ScratchCache> {
         let of_kind = |kind: CacheKind| {
             let layer = (0..self.spec.layers).find(|&layer| self.cache_kind(layer) == kind);
@@ -437,7 +436,7 @@ impl Decoder {
         }
     }
 
-    /// The embeddings of a step's tokens; what layers have as inputs besides goes into the step.
+    /// The embeddings of a step's tokens; adds the per-layer inputs to the step.
     fn first_state(&self, tokens: &[u32], step: &mut Step) -> Result<State> {
         let scales = &self.spec.scales;
         let embedded = self.embedding.gather(tokens, &self.device)?;
@@ -479,7 +478,7 @@ impl Decoder {
         }
     }
 
-    /// Adds what a layer has to say; with `rows`, only these rows go on.
+    /// Applies a layer to the residual stream; with `rows`, only these rows continue.
     fn through_layer(
         &self,
         index: usize,
@@ -497,7 +496,7 @@ impl Decoder {
         let mut sum = state.sum;
         if let Some(rows) = rows {
             if rows.elem_count() == 0 {
-                // The keys and values are written, and nobody wants more of this step.
+                // The keys and values are stored, and no logits are requested.
                 return Ok(State::plain(sum));
             }
             gathered = gathered.index_select(rows, 0)?;
@@ -540,7 +539,7 @@ impl Decoder {
     }
 }
 
-/// Adds what a part of a layer has to say to the running sum, and norms the sum for the next part.
+/// Adds the output of attention or feed-forward to the residual stream, and normalizes the sum for the next part.
 fn added(
     sum: Tensor,
     said: Tensor,
@@ -575,7 +574,7 @@ impl Layer {
         self.mixer.bytes() + self.feed_forward.bytes() + self.input_bytes()
     }
 
-    /// Bytes of what the layer makes of its own input.
+    /// Bytes of the weights for the layer's own input.
     pub fn input_bytes(&self) -> u64 {
         let input = self.input.as_ref().map_or(0, PerLayerInput::bytes);
         let alternating = self.alternating.as_ref();

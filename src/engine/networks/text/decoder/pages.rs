@@ -12,11 +12,11 @@ pub struct KvPages {
     pub(super) layers: Vec<CacheSlot>,
 }
 
-/// What a layer reads and writes.
+/// A layer's cache.
 #[derive(Debug)]
 pub(super) enum CacheSlot {
     Own(LayerCache),
-    /// That of another layer, which it only reads.
+    /// The cache of another layer, read only.
     Of(usize),
 }
 
@@ -64,11 +64,11 @@ pub(super) struct ScratchCache {
     pub(super) states: Option<LayerCache>,
 }
 
-/// Layers whose caches have the same shape, one of which may be read in place of another.
+/// Kinds of layers whose caches have the same shape, so that one can be used in place of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheKind {
     Pages,
-    /// Of layers with a window, where those of the others differ.
+    /// For layers with a window, if their shape differs.
     Windowed,
     States,
 }

@@ -7,7 +7,7 @@ use super::super::step_adapters::StepAdapters;
 use super::pages::ScratchCache;
 use muster_kernels::{AttentionPlan, Span, StateSpan};
 
-/// What all layers of a step know of its rows.
+/// The rows of a step, for all layers.
 pub(super) struct Step {
     pub(super) plan: AttentionPlan,
     pub(super) states: Vec<StateSpan>,
@@ -24,7 +24,7 @@ pub struct LastStatesPass {
     /// Rows of the last tokens.
     pub(super) asked: Tensor,
     pub(super) scratch: ScratchCache,
-    /// None once the pass has ended or failed.
+    /// `None` after the pass has ended or failed.
     pub(super) state: Option<State>,
     /// Layers that they have been through.
     pub(super) layers: usize,

@@ -1,4 +1,4 @@
-//! Layers of decoders whose hidden states are several streams (Gemma 3n).
+//! Layers with several streams of hidden states (Gemma 3n).
 
 use candle_core::{Result, Tensor};
 

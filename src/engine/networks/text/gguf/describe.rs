@@ -80,7 +80,7 @@ impl Keys<'_> {
         self.writer.text(format!("{}.{name}", self.arch), text);
     }
 
-    /// One number, or one for each layer where recurrent ones stand between those that attend.
+    /// One number, or one per layer in hybrids with recurrent layers.
     fn kv_heads(&mut self, spec: &DecoderSpec) {
         let has_list = matches!(
             spec.family,
@@ -121,7 +121,7 @@ impl Keys<'_> {
             | RopeScaling::Llama3 { .. }
             | RopeScaling::Proportional { .. } => {}
         }
-        // That of Llama 4 goes without saying.
+        // Llama 4's temperature has no key.
         let temperature = spec.query_temperature.filter(|it| !it.is_of_unturned);
         if let Some(temperature) = temperature {
             self.float("attention.temperature_scale", temperature.weight);
@@ -134,7 +134,7 @@ impl Keys<'_> {
         self.float("rope.scaling.factor", yarn.factor);
         let original = yarn.original_context;
         self.size("rope.scaling.original_context_length", original);
-        // With latents, programs turn without a magnitude and weight the products of queries and keys instead.
+        // With latents, programs rotate without a magnitude and scale the attention scores instead.
         if !has_latents {
             self.float("rope.scaling.yarn_attn_factor", yarn.magnitude);
         }
@@ -165,7 +165,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Which layers have experts is told by their tensors.
+    /// Layers with experts are identified by their tensors.
     fn experts(&mut self, spec: &DecoderSpec) {
         let Some(experts) = &spec.experts else {
             return;
@@ -208,7 +208,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Which layers are recurrent is told by their tensors.
+    /// Recurrent layers are identified by their tensors.
     fn recurrent(&mut self, spec: &DecoderSpec) {
         match spec.recurrent.as_ref().map(|recurrent| &recurrent.kind) {
             None => {}

@@ -86,7 +86,7 @@ impl File<'_> {
         }
     }
 
-    /// As the tensors of a layer say: its size is that of the ways up.
+    /// Inferred from the tensors of a layer: its size is that of the up projection.
     fn shared_expert(&self, layer: usize, feed: usize) -> Result<Option<SharedExpertSpec>, Flaw> {
         if !self.has_part(layer, Part::SharedUp) {
             return Ok(None);

@@ -64,7 +64,7 @@ impl File<'_> {
         }
     }
 
-    /// One number for all layers, or one for each, which is the same for all of these.
+    /// One number for all layers, or a list with the same number for all of these layers.
     fn layer_kv_heads(
         &self,
         heads: usize,
@@ -86,7 +86,7 @@ impl File<'_> {
         }
     }
 
-    /// The rank beside attention is that of its tensor.
+    /// The rank of the product parallel to attention is that of its tensor.
     pub(super) fn alternating_updates(&self) -> Result<Option<AlternatingUpdateSpec>, Flaw> {
         if self.family != Family::Gemma3n {
             return Ok(None);
@@ -102,7 +102,7 @@ impl File<'_> {
         }))
     }
 
-    /// Layers whose gates keep all have minus infinity.
+    /// Layers with dense gates have minus infinity.
     pub(super) fn gate_cutoffs(&self, layers: usize) -> Result<Vec<Option<f64>>, Flaw> {
         if self.family != Family::Gemma3n {
             return Ok(Vec::new());

@@ -1,5 +1,4 @@
-//! The seeded checkpoints of all families as a converter would write them to GGUF: the spec and the logits are those of
-//! the hub's files.
+//! The seeded checkpoints of all families, converted to GGUF: the spec and the logits equal those of the hub's files.
 
 use std::{fs::File, path::Path};
 
@@ -192,7 +191,7 @@ fn rounded(mut spec: DecoderSpec) -> DecoderSpec {
     round(&mut spec.scales.residual);
     round(&mut spec.scales.logits);
     if let Some(scale) = &mut spec.attention_scale {
-        // With latents it comes of a logarithm's weight.
+        // With latents the scale is computed from the weight of a logarithm.
         *scale = (*scale * 1e6).round() / 1e6;
     }
     if let Some(temperature) = &mut spec.query_temperature {
@@ -259,7 +258,7 @@ fn converted(checkpoint: &Checkpoint, spec: &DecoderSpec) -> Vec<ConvertedTensor
         roles.push(Role::Head);
     }
     let norms = [feed_norm(spec), Part::AttentionPostNorm];
-    // Where nothing follows attention the second has the first one's name on the hub.
+    // Without norms after attention the second norm has the first one's name on the hub.
     let norms = &norms[..if spec.norms == NormPlacement::Before {
         1
     } else {
@@ -486,7 +485,7 @@ fn stacked_experts(
     }
 }
 
-/// Of the rows that gates and ups have by turns, the first of one of them and how far apart they are.
+/// The offset and stride of a part's rows, where gates and ups are interleaved.
 fn turns(part: ExpertPart) -> (usize, usize) {
     match part {
         ExpertPart::Gate => (0, 2),

@@ -142,7 +142,7 @@ impl HubLayer<'_> {
 fn delta_net(hub: &HubLayer<'_>, net: &DeltaNetSpec, hidden: usize) -> Vec<ConvertedTensor> {
     let heads = net.heads;
     let (keys, values, count) = (heads.key_size(), heads.value_size(), heads.value_heads);
-    // Value heads with so many numbers each, in the order of the file.
+    // Numbers of the value heads, `size` per head, in the order of the file.
     let ordered = |numbers: &[f32], size: usize| -> Vec<f32> {
         if !heads.is_tiled {
             return numbers.to_vec();
@@ -152,7 +152,7 @@ fn delta_net(hub: &HubLayer<'_>, net: &DeltaNetSpec, hidden: usize) -> Vec<Conve
         let head = |head: usize| numbers[from(head) * size..][..size].to_vec();
         (0..count).flat_map(head).collect()
     };
-    // Of rows of queries, keys and values, the values.
+    // Reorders only the values in rows of queries, keys and values.
     let values_ordered = |numbers: Vec<f32>, width: usize| {
         let (before, after) = numbers.split_at(2 * keys * width);
         [before.to_vec(), ordered(after, heads.value_dim * width)].concat()

@@ -15,7 +15,7 @@ use crate::networks::{
     weights::Flaw,
 };
 
-/// By what the weight of the logarithm is multiplied in files of this architecture.
+/// Factor of the logarithm's weight in files of this architecture.
 const LOG_WEIGHT: f64 = 0.1;
 
 impl File<'_> {
@@ -76,7 +76,7 @@ impl File<'_> {
         }
     }
 
-    /// What YaRN multiplies the products of queries and keys by; its cosines and sines are left as they are.
+    /// YaRN's factor of the attention scores; cosines and sines have none.
     pub(super) fn latent_scale(&self, latent: &LatentSpec) -> Result<Option<f64>, Flaw> {
         let Some(weight) = self.nonzero("rope.scaling.yarn_log_multiplier")? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What GGUF files of Llama 4 mean, most of which goes without saying.
+//! Metadata of Llama 4's GGUF files, most of which is implied.
 
 use super::File;
 use crate::networks::{
@@ -11,9 +11,9 @@ use crate::networks::{
     weights::Flaw,
 };
 
-/// Each so many layers end with one that sees all and turns nothing.
+/// The period of global layers without rope.
 const PERIOD: usize = 4;
-/// Models with so many experts have no norms of queries and keys.
+/// Models with this many experts have no norms of queries and keys.
 const UNNORMED_EXPERTS: usize = 128;
 
 impl File<'_> {

@@ -1,4 +1,4 @@
-//! What a decoder is, from the metadata of a GGUF file, and the way back.
+//! Converts the metadata of a GGUF file to a decoder's spec, and back.
 
 mod describe;
 mod experts;
@@ -59,7 +59,7 @@ pub fn spec(checkpoint: &Checkpoint, metadata: &GgufMetadata) -> Result<DecoderS
     let ropes = file.ropes([wide_dim, head_dim], !windows.is_empty())?;
     let experts = file.experts(layers)?;
     let recurrent = file.recurrent(layers)?;
-    // Files of families whose layers all have experts do not say how wide a dense one is.
+    // Files of families whose layers all have experts omit the width of dense layers.
     let intermediate_sizes = file.intermediate_sizes(layers)?;
     let intermediate_size = match (intermediate_sizes.first(), &experts) {
         (Some(size), _) => *size,
@@ -155,7 +155,7 @@ impl File<'_> {
         format!("{}.{name}", self.architecture)
     }
 
-    /// Whether each token sees those after it, too.
+    /// Whether attention is bidirectional.
     fn is_bidirectional(&self) -> bool {
         let is_causal = self.metadata.flag(&self.key("attention.causal"));
         self.architecture == BIDIRECTIONAL_GEMMA || is_causal == Some(false)
@@ -236,8 +236,8 @@ impl File<'_> {
             return Ok(self.rules.attention_scale);
         }
         let layers = self.size("block_count")?;
-        // The format has no key for the number under the root: the largest Gemmas take a head's share of the
-        // width, and those are known by their layers.
+        // The format has no key for the attention scale: the largest Gemmas use the model's width divided by the heads,
+        // and are identified by their number of layers.
         Ok(match self.rules.layers_scaled_by_share == Some(layers) {
             true => {
                 let share = hidden_size.checked_div(heads).unwrap_or(0);

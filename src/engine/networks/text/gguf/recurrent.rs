@@ -55,7 +55,8 @@ impl File<'_> {
         })
     }
 
-    /// The key heads of layers that attend; files of hybrid models list those of each layer, none where it is recurrent.
+    /// The key-value heads of attention layers; files of hybrid models list those of each layer, zero for recurrent
+    /// ones.
     pub(super) fn kv_heads(
         &self,
         heads: usize,

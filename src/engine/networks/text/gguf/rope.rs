@@ -11,7 +11,7 @@ use crate::networks::{
     weights::{Flaw, TensorType},
 };
 
-/// What Llama 3's rope scaling comes to, one number for each frequency.
+/// Llama 3's rope scaling, one number per frequency.
 pub const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// The two lists of LongRope.
 pub const LONG_FACTORS: &str = "rope_factors_long.weight";
@@ -19,7 +19,7 @@ pub const SHORT_FACTORS: &str = "rope_factors_short.weight";
 /// All tensors that say how positions turn.
 pub const ROPE_TENSORS: &[&str] = &[ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS];
 
-/// How positions turn in layers that see all, and in those with a window where that differs.
+/// The ropes of global layers, and of those with a window if that differs.
 pub struct LayerRopes {
     pub global: Rope,
     pub windowed: Option<Rope>,
