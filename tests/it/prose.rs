@@ -16,7 +16,7 @@ use crate::layering::{Source, root, sources};
 const COMMENTS: &[(&str, [usize; 3])] = &[
     ("config", [0, 0, 0]),
     ("coordinator", [0, 0, 0]),
-    ("engine", [3, 12, 3]),
+    ("engine", [0, 0, 4]),
     ("kernels", [0, 0, 0]),
     ("muster", [0, 0, 0]),
     ("process", [0, 0, 0]),

@@ -24,7 +24,7 @@ struct AnswerFrame {
     has_logprobs: bool,
 }
 
-/// AnswerText since the last line, or all of it.
+/// Text since the last line, or all of it.
 #[derive(Debug, Default)]
 struct AnswerText {
     thinking: String,

@@ -1,4 +1,4 @@
-//! GLM 4.5 to 4.7: experts chosen by corrected sigmoids, beside shared ones; half of a head turns.
+//! GLM 4.5 to 4.7: experts chosen by corrected sigmoids, with shared ones; rope in half of each head.
 
 use super::{
     config::ConfigJson,

@@ -82,7 +82,7 @@ pub fn load(name: &str, dtype: Option<DType>) -> Decoder {
     Decoder::load(&checkpoint, device(), &options, &mut |_, _| {}).unwrap()
 }
 
-/// One sequence after `past` tokens, in the first pages there are.
+/// A sequence after `past` tokens, in the first pages.
 pub fn one_sequence(tokens: &[u32], past: usize) -> Batch {
     let pages = (past + tokens.len()).div_ceil(PAGE_TOKENS);
     Batch {

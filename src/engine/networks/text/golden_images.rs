@@ -13,9 +13,9 @@ use muster_kernels::{KvDtype, PAGE_TOKENS, Span};
 
 struct GoldenPrompt {
     tokens: Vec<u32>,
-    /// None of a model without axes.
+    /// Empty for a model without axes.
     positions: Vec<AxisPositions>,
-    /// Where each image has its rows, and what its tower says.
+    /// The rows of each image, and its features.
     images: Vec<(Vec<usize>, ImageFeatures)>,
     is_whole: bool,
 }
@@ -94,7 +94,7 @@ impl GoldenPrompt {
         batch.logit_rows.extend(before as u32..end);
     }
 
-    /// Where a chunk of about this size ends: not in an image whose tokens see each other.
+    /// The end of a chunk of about this size: not inside an image with bidirectional attention.
     fn end(&self, start: usize, size: usize) -> usize {
         let end = (start + size).min(self.tokens.len());
         let images = self.images.iter().filter(|_| self.is_whole);
@@ -137,7 +137,7 @@ fn a_text_without_images_turns_as_in_any_decoder() {
     }
 }
 
-/// Bits of all rows of a prompt that is read in chunks of about this size, with another one beside it.
+/// Bits of all rows of a prompt in chunks of about this size, batched with another prompt.
 fn in_chunks(
     decoder: &Decoder,
     prompt: &GoldenPrompt,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::networks::{layers::GateActivation, weights::Flaw};
 
-/// What files leave out.
+/// Defaults of omitted fields.
 const THETA: f64 = 150_000.0;
 pub const ALPHA: f32 = 1.702;
 pub const LIMIT: f32 = 7.0;

@@ -1,4 +1,4 @@
-//! Granite 4: the factors of Granite 3; most layers are Mamba-2, and all have an expert that every token takes, alone or beside
+//! Granite 4: the scale factors of Granite 3; most layers are Mamba-2, and all have a shared expert, alone or with
 //! others.
 
 use super::{

@@ -3,7 +3,7 @@
 use super::family::Role;
 use crate::networks::weights::{Checkpoint, CheckpointError, Flaw, TensorSource, convert};
 
-/// The row of each of these tokens, whose product with the last hidden state is the token's logit.
+/// The rows of the output matrix for these tokens.
 pub fn head_rows(
     checkpoint: &Checkpoint,
     tokens: &[u32],

@@ -23,7 +23,7 @@ pub type AxisPositions = [u32; 3];
 #[derive(Debug)]
 pub(super) struct AxisFrequencies(Vec<(f64, usize)>);
 
-/// What the layers of a step know of its images.
+/// The images of a step, for its layers.
 #[derive(Default)]
 pub(super) struct StepImages {
     /// Angles of each row, and the rows in order.
@@ -75,7 +75,7 @@ impl AxisFrequencies {
 }
 
 impl RopeAxes {
-    /// The axis that a frequency turns by. Where axes take turns, time has the rest.
+    /// The axis of a frequency. With interleaved axes, time has the remaining frequencies.
     pub fn axis(&self, frequency: usize) -> usize {
         if !self.is_interleaved {
             let [time, rows, _] = self.sections;
@@ -90,7 +90,7 @@ impl RopeAxes {
 }
 
 impl StepImages {
-    /// Checks what a batch gives. `frequencies` are there in a decoder whose positions have axes.
+    /// Checks the images of a batch. `frequencies` is set for decoders whose positions have axes.
     pub fn new(
         batch: &Batch,
         frequencies: Option<&AxisFrequencies>,
@@ -128,7 +128,7 @@ impl StepImages {
         })
     }
 
-    /// Rows that see each other, in a decoder where those of an image do.
+    /// Blocks of rows that attend to each other, in decoders with bidirectional attention within an image.
     pub fn blocks(&self, spec: &DecoderSpec) -> Result<Vec<Range<usize>>> {
         if !spec.vision.is_some_and(VisionFamily::has_blocks) {
             return Ok(Vec::new());
@@ -140,7 +140,7 @@ impl StepImages {
         blocks.collect()
     }
 
-    /// Embeddings with those of the images in their places.
+    /// Replaces the embeddings of image tokens by image features.
     pub fn embedded(&self, embeddings: Tensor) -> Result<Tensor> {
         if self.rows.is_empty() {
             return Ok(embeddings);
@@ -150,7 +150,7 @@ impl StepImages {
         self.joined(text, image, embeddings.dtype())
     }
 
-    /// Adds to the output of a layer what the images' towers say of it.
+    /// Adds the images' features for this layer to its output.
     pub fn after_layer(&self, layer: usize, sum: Tensor) -> Result<Tensor> {
         let has_some = |rows: &ImageRows| layer < rows.features.added.len();
         if !self.rows.iter().any(has_some) {
@@ -166,7 +166,7 @@ impl StepImages {
         sum + added
     }
 
-    /// All rows of the step, those of images and those between them.
+    /// All rows of the step: images, and text between them.
     fn joined(
         &self,
         text: impl Fn(usize, usize) -> Result<Tensor>,

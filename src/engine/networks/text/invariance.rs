@@ -1,5 +1,4 @@
-//! Whoever else is in a batch, however a prompt is cut and wherever its pages lie: a row's logits are the same
-//! to the last bit.
+//! Batch invariance: a row's logits have the same bits, whatever the batch, the split of its prompt and its pages.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -40,7 +39,7 @@ fn bits(row: &Tensor) -> Vec<u32> {
     numbers.into_iter().map(f32::to_bits).collect()
 }
 
-/// The last row's logits of one sequence computed in parts of these lengths, with nobody else.
+/// The last row's logits of one sequence computed in chunks of this length, without other sequences.
 fn alone(decoder: &Decoder, kv: KvDtype, tokens: &[u32], part: usize, first_page: u32) -> Vec<u32> {
     let mut pages = decoder.new_pages(16, kv).unwrap();
     let mut past = 0;

@@ -1,4 +1,4 @@
-//! Latent attention in a decoder: its sizes, what `config.json` says of them, and what it keeps and multiplies.
+//! Latent attention in a decoder: its sizes, the fields of `config.json`, and the cost of its cache and matrices.
 
 use serde::Deserialize;
 
@@ -83,8 +83,7 @@ impl DecoderSpec {
         }
     }
 
-    /// The numbers in the matrices of a layer that attends: those that every row of a step is multiplied by, and those of the
-    /// output.
+    /// Parameters of an attention layer: those applied to every row of a step, and those of the output projection.
     pub fn attention_parameters(&self, layer: usize) -> (usize, usize) {
         let (hidden, query) = (self.hidden_size, self.query_size(layer));
         let before = match &self.latent {
@@ -110,7 +109,7 @@ impl DecoderSpec {
         (before, hidden * self.gathered_size(layer))
     }
 
-    /// Width of what all heads of a layer gather.
+    /// Width of the attention output, before its projection.
     pub fn gathered_size(&self, layer: usize) -> usize {
         match &self.latent {
             Some(latent) => self.heads * latent.sizes.value_dim,
@@ -143,7 +142,7 @@ impl DecoderSpec {
         }
     }
 
-    /// Of a head's numbers those that may turn.
+    /// Numbers of a head that may have rope.
     pub fn rope_head_dim(&self) -> usize {
         let latent = self.latent.as_ref();
         latent.map_or(self.head_dim, |latent| latent.sizes.rope_dim)

@@ -1,5 +1,4 @@
-//! How layers of one decoder differ: in their heads, in the width of their feed-forward parts, in whether they keep keys
-//! and values; and what each of them has besides the hidden state.
+//! Differences between the layers of a decoder: heads, feed-forward widths, shared KV caches, and per-layer inputs.
 
 use std::collections::HashSet;
 
@@ -34,7 +33,7 @@ pub struct AlternatingUpdateSpec {
     pub streams: usize,
     /// The one that layers compute.
     pub active: usize,
-    /// Of the product beside attention.
+    /// Rank of the product parallel to attention.
     pub rank: usize,
     /// The active stream is scaled on its way to the input of a layer.
     pub is_scaled: bool,
@@ -63,7 +62,7 @@ impl DecoderSpec {
         others.next()
     }
 
-    /// The layer whose keys and values a layer reads in place of its own.
+    /// The layer whose KV cache a layer shares.
     pub fn cache_source(&self, layer: usize) -> Option<usize> {
         let first = self.layers.saturating_sub(self.shared_layers);
         let has_window = |layer| self.window(layer).is_some();
@@ -241,7 +240,7 @@ mod tests {
                 json!({"num_kv_shared_layers": 6}),
                 "layers that share a cache: found 6 of 6 layers",
             ),
-            // No layer with a window is left that keeps anything.
+            // No layer with a window would have its own cache.
             (
                 "gemma4-shared",
                 json!({"num_kv_shared_layers": 5}),

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::networks::weights::Flaw;
 
-/// A Llama with what goes by the name of another family; the family's own function changes the rest.
+/// A Llama under the name of another family, whose own function changes the rest.
 pub fn spec(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
     let rules = family.rules();
     let attention_bias = config.attention_bias.unwrap_or(false);

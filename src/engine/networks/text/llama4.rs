@@ -1,4 +1,4 @@
-//! Llama 4: experts whose inputs are weighted, attention in chunks, and layers that turn nothing with a temperature.
+//! Llama 4: experts with weighted inputs, chunked attention, and layers without rope but with a temperature.
 
 use serde::Deserialize;
 
@@ -16,11 +16,11 @@ use crate::networks::{
 };
 use muster_kernels::RopeStyle;
 
-/// What files leave out.
+/// Defaults of omitted fields.
 const THETA: f64 = 500_000.0;
 const MLP_SIZE: usize = 16_384;
 const PERIOD: usize = 4;
-/// Tokens of a chunk, and those after which the temperature rises.
+/// Tokens of a chunk, and the distance at which the temperature rises.
 pub const CHUNK: usize = 8192;
 pub const TEMPERATURE: QueryTemperature = QueryTemperature {
     weight: 0.1,

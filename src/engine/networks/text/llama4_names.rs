@@ -1,4 +1,4 @@
-//! What Llama 4's files call parts that other families have too.
+//! Llama 4's tensor names of parts that other families have, too.
 
 use super::family::Part;
 

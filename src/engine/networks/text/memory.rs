@@ -1,4 +1,4 @@
-//! What a decoder will take of a device's memory, worked out before anything is loaded.
+//! A decoder's memory requirement, computed before loading.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -15,8 +15,8 @@ use crate::networks::{
 };
 
 impl Checkpoint {
-    /// The bytes that the weights will take when loaded so, from the headers alone: what
-    /// `Decoder::weight_bytes` says later, but for the padding of matrices on the CPU.
+    /// The bytes of the weights after loading, from the headers alone: equals the later `Decoder::weight_bytes`, except
+    /// for the padding of matrices on the CPU.
     pub fn weight_bytes(
         &self,
         on_cpu: bool,
@@ -115,7 +115,7 @@ impl Named<'_> {
                 .and_then(|to| to.target(columns(header), is_head));
             let multiplied = match (is_embedding, header.name == head) {
                 (true, _) if !tied => 0,
-                // Tied files may carry a copy of their output, which is not loaded.
+                // With tied embeddings, a copy of the output matrix is not loaded.
                 (_, true) if tied => 0,
                 _ => held(header, target),
             };

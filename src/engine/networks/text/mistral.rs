@@ -1,5 +1,5 @@
-//! Mistral, a Llama with a window; Ministral, whose windows alternate; Ministral 3, which strengthens queries far into a
-//! sequence; and Mixtral, a Mistral with experts.
+//! Mistral, a Llama with a window; Ministral, whose windows alternate; Ministral 3, with a query temperature for long
+//! contexts; and Mixtral, a Mistral with experts.
 
 use super::{
     config::ConfigJson,

@@ -1,8 +1,7 @@
-//! Decoders of text: one network, [`Decoder`], described by a [`DecoderSpec`] for every family.
+//! Text decoders: one network, [`Decoder`], with a [`DecoderSpec`] per family.
 //!
-//! `llama.rs` and the files of the other families say what their `config.json` means; `gguf/` reads the same from a
-//! GGUF file.
-//! A step takes a flat batch: the new tokens of all sequences one after the other, without padding.
+//! `llama.rs` and the files of the other families convert their `config.json`; `gguf/` converts a GGUF file's metadata.
+//! A step has a flat batch: the new tokens of all sequences one after the other, without padding.
 
 mod adapter;
 mod config;

@@ -1,11 +1,11 @@
-//! What files call the tensors of a decoder.
+//! Names of a decoder's tensors in files.
 
 use super::family::{ExpertPart, Part, Role};
 use super::gemma_names::{GEMMA_PARTS, GEMMA4_PARTS};
 use super::llama4_names::LLAMA4_PARTS;
 use super::recurrent_names::{GRANITE_HYBRID_PARTS, LFM2_PARTS, RECURRENT_PARTS};
 
-/// What the hub calls a matrix of each expert of a layer: something before the expert's number and something behind.
+/// The hub's name of a matrix of each expert: the text before and after the expert's number.
 #[derive(Debug)]
 pub struct ExpertName {
     list: String,
@@ -18,14 +18,14 @@ impl ExpertName {
     }
 }
 
-/// Whose names a file uses.
+/// The naming scheme of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
     /// The Hugging Face hub's.
     Hub,
     /// The same of a network that was saved without the model around it.
     Bare,
-    /// The same of a network with a vision tower beside it.
+    /// The same for a network with a vision tower.
     BesideTower(Nesting),
     /// The hub's, with Gemma 4's own for experts.
     Gemma4,
@@ -40,7 +40,7 @@ pub enum Naming {
     Gguf,
 }
 
-/// What a network is called that has a vision tower beside it.
+/// Prefixes of networks with a vision tower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nesting {
     /// `model.language_model`.
@@ -219,7 +219,7 @@ impl Naming {
         stems.any(|dense| stem.strip_suffix(dense).is_some_and(|it| it.ends_with('.')))
     }
 
-    /// What a matrix of each expert may be called where it has a tensor of its own: usually, and by Mixtral.
+    /// The possible names of a matrix with a separate tensor per expert: the common one, and Mixtral's.
     pub fn experts_apart(self, layer: usize, part: ExpertPart) -> [ExpertName; 2] {
         let (usual, mixtral) = match part {
             ExpertPart::Gate => ("gate_proj", "w1"),
@@ -239,7 +239,7 @@ impl Naming {
         })
     }
 
-    /// What the names of a layer's tensors begin with.
+    /// Prefix of a layer's tensors.
     pub fn layer(self, layer: usize) -> String {
         match self {
             Self::Gguf => format!("blk.{layer}"),
@@ -247,7 +247,7 @@ impl Naming {
         }
     }
 
-    /// What the names of all tensors but the head's begin with on the hub.
+    /// Prefix of all tensors on the hub except the head's.
     fn prefix(self) -> &'static str {
         match self {
             Self::Hub | Self::Lfm2 | Self::GraniteHybrid | Self::Gemma4 | Self::Llama4 => "model.",
@@ -258,7 +258,7 @@ impl Naming {
         }
     }
 
-    /// Parts with names that differ from those of the hub.
+    /// Parts whose names differ from those of the hub.
     fn own_parts(self) -> &'static [(Part, &'static str)] {
         match self {
             Self::Lfm2 => LFM2_PARTS,
@@ -285,7 +285,7 @@ impl Naming {
             (Self::Gguf, Role::LayerInputTable) => "per_layer_token_embd",
             (Self::Gguf, Role::LayerInputProjection) => "per_layer_model_proj",
             (Self::Gguf, Role::LayerInputNorm) => "per_layer_proj_norm",
-            // One tensor of them all.
+            // One tensor for all streams.
             (Self::Gguf, Role::StreamProjection(_)) => "altup_proj",
             (Self::Gguf, Role::StreamUnembedding(_)) => "altup_unembd_proj",
             (Self::Gguf, Role::Layer(layer, part)) => {

@@ -20,7 +20,7 @@ pub fn olmo2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
 pub fn olmo3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let olmo2 = shared(config, Family::Olmo3)?;
     let rope = config.rope_with(olmo2.head_dim, OLMO3_THETA)?;
-    // Only layers that see all are stretched.
+    // Only global layers have rope scaling.
     let windowed = config.window_rope(Rope::plain(rope.theta, rope.style, rope.dims))?;
     let windows = config.windows(|layer| (layer + 1) % OLMO3_PERIOD != 0)?;
     Ok(DecoderSpec {

@@ -1,4 +1,4 @@
-//! Phi 3 and 4: a Llama whose files hold queries, keys and values in one matrix, and gates in another.
+//! Phi 3 and 4: a Llama with queries, keys and values in one matrix, and gates in another.
 
 use super::{
     config::ConfigJson,

@@ -1,5 +1,4 @@
-//! Quantized files against the same files with their own numbers written out in f32: what is left is the
-//! rounding of activations.
+//! Compares quantized files with the same numbers stored in f32: only the rounding of activations may differ.
 
 use std::{fs::File, path::Path};
 
@@ -29,7 +28,7 @@ const TYPES: &[GgmlDType] = &[
     GgmlDType::Q6K,
 ];
 
-/// The file of a small decoder whose matrices were quantized to `dtype`, and then stored as that or in f32.
+/// Writes the file of a small decoder whose matrices were quantized to `dtype`, stored in that type or in f32.
 fn write(path: &Path, dtype: GgmlDType, as_f32: bool) {
     let source = Synthetic::new(DecoderSpec::named("tiny").unwrap(), SyntheticQuant::F32);
     let stored = |header: &TensorHeader| match (header.shape.len(), as_f32) {
@@ -127,7 +126,7 @@ fn experts_of_mxfp4_compute_what_their_numbers_say() {
         exact < 1e-4 && found < 0.03 && found > 1e-4,
         "{exact}, {found}"
     );
-    // 4.5 bits a number and not 16; ways down, whose rows are half a block, take twice that.
+    // 4.5 bits per number instead of 16; down projections, whose rows are half a block, take twice that.
     let numbers = 2 * 5 * 3 * 32 * 64;
     assert_eq!(
         packed.weight_bytes() + numbers * 5 / 4,

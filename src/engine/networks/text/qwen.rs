@@ -1,5 +1,5 @@
-//! Qwen2, 2.5 and 2.5-VL, which add a bias to queries, keys and values, and Qwen3, which norms queries and keys, also with
-//! experts. Qwen3-VL is a Qwen3 whose images turn by rows and columns.
+//! Qwen2, 2.5 and 2.5-VL, with biases of queries, keys and values, and Qwen3, with norms of queries and keys, also with
+//! experts. Qwen3-VL is a Qwen3 with rope by rows and columns of images.
 
 use super::{
     config::ConfigJson,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::networks::weights::Flaw;
 
-/// Also Qwen2.5-VL, whose files name sections of its rope.
+/// Includes Qwen2.5-VL, whose files have sections of its rope.
 pub fn qwen2_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let llama = llama::spec(config, Family::Qwen2)?;
     let sections = RopeSections {
@@ -37,7 +37,7 @@ pub fn qwen3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     })
 }
 
-/// A shared expert behind a gate stands beside those that a token chooses.
+/// Has a gated shared expert in addition to the chosen ones.
 pub fn qwen2_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let json = &config.experts;
     let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;
@@ -68,7 +68,7 @@ pub fn qwen2_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     })
 }
 
-/// Where windows are switched on, all layers have one.
+/// If windows are enabled, all layers have one.
 pub fn qwen3_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let json = &config.experts;
     let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;
@@ -120,7 +120,7 @@ pub fn qwen3_vl_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
 /// How a family's axes share the frequencies.
 #[derive(Debug, Clone, Copy)]
 pub struct RopeSections {
-    /// Where a file names none.
+    /// For files that list none.
     usual: Option<[usize; 3]>,
     is_interleaved: bool,
 }
@@ -134,7 +134,7 @@ impl RopeSections {
     }
 }
 
-/// How tokens of images turn. None where the file does not say it and the usual sections do not fit.
+/// Rope axes of image tokens. `None` if the file lists no sections and the default ones do not fit.
 pub fn rope_axes(
     config: &ConfigJson,
     rope: &Rope,

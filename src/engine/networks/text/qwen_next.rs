@@ -16,7 +16,7 @@ use crate::networks::weights::Flaw;
 const TURNED_SHARE: f64 = 0.25;
 /// Frequencies of time, rows and columns, where a file does not say it.
 const SECTIONS: [usize; 3] = [11, 11, 10];
-/// Each so many layers end with one that attends, where a file does not say it.
+/// Default period of attention layers.
 const INTERVAL: usize = 4;
 
 pub fn qwen3_next_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
@@ -51,7 +51,7 @@ pub fn qwen3_5_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     with_axes(config, spec)
 }
 
-/// A shared expert behind a gate stands beside those that a token chooses.
+/// Has a gated shared expert in addition to the chosen ones.
 fn experts(config: &ConfigJson, is_normalized: bool) -> Result<ExpertsSpec, Flaw> {
     let json = &config.experts;
     let feed = wanted(json.moe_intermediate_size, "moe_intermediate_size")?;

@@ -1,4 +1,4 @@
-//! Layers that keep a state in place of keys and values: which they are, their sizes, and what `config.json` says of them.
+//! Recurrent layers: their indices, their sizes, and the fields of `config.json`.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use muster_kernels::{RecurrenceShape, StateShape};
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecurrentLayers {
     pub kind: RecurrenceSpec,
-    /// In order.
+    /// Ascending.
     pub layers: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ pub struct ConvolutionSpec {
     /// Tokens that it sees.
     pub kernel: usize,
     pub channels: usize,
-    /// The convolution and the products around it have something added.
+    /// Whether the convolution and the products around it have biases.
     pub has_bias: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct StateSpaceSpec {
     pub kernel: usize,
     pub heads: RecurrenceShape,
     pub has_convolution_bias: bool,
-    /// Whether the products have something added.
+    /// Whether the products have biases.
     pub has_bias: bool,
     pub step_limits: (f32, f32),
 }
@@ -260,7 +260,8 @@ fn check_state(state: StateShape) -> Result<(), Flaw> {
 }
 
 impl ConfigJson {
-    /// The layers whose type is `recurrent`, beside others that are `attending`. Where the file has no list, `usual` says it.
+    /// The layers with the type `recurrent`; others have the type `attending`. `usual` is the default for files without
+    /// a list.
     pub fn recurrent_layers(
         &self,
         [recurrent, attending]: [&str; 2],
@@ -311,7 +312,7 @@ impl ConfigJson {
     }
 }
 
-/// What newer files call a type of layers.
+/// The newer name of a layer type.
 fn usual_name(name: &str) -> &str {
     match name {
         "mamba" => "linear_attention",
@@ -365,7 +366,7 @@ impl ConfigJson {
 }
 
 impl RecurrentJson {
-    /// Files name what JSON has no number for.
+    /// Files have names for numbers that JSON lacks.
     fn step_limits(&self) -> Result<(f32, f32), Flaw> {
         let number = |value: &serde_json::Value| {
             let named = value.get("__float__").unwrap_or(value);
@@ -393,7 +394,7 @@ impl RecurrentJson {
 }
 
 impl RecurrentLayers {
-    /// None where no layer is recurrent.
+    /// `None` if no layer is recurrent.
     pub fn new(kind: RecurrenceSpec, layers: Vec<usize>) -> Option<Self> {
         match layers.is_empty() {
             true => None,
@@ -403,7 +404,7 @@ impl RecurrentLayers {
 }
 
 impl DecoderSpec {
-    /// What a layer has in place of attention.
+    /// The recurrence of a layer, which replaces attention.
     pub fn recurrence(&self, layer: usize) -> Option<&RecurrenceSpec> {
         let recurrent = self.recurrent.as_ref();
         let recurrent = recurrent.filter(|recurrent| recurrent.layers.contains(&layer));
@@ -424,7 +425,7 @@ impl DecoderSpec {
         self.layers - recurrent.map_or(0, |recurrent| recurrent.layers.len())
     }
 
-    /// What recurrent layers keep of a sequence, however long it is.
+    /// Bytes of a sequence's recurrent states, independent of its length.
     pub fn state_bytes(&self) -> u64 {
         self.recurrent.as_ref().map_or(0, |recurrent| {
             (recurrent.layers.len() * recurrent.kind.state().bytes()) as u64

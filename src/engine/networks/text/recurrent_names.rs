@@ -1,4 +1,4 @@
-//! What files call the tensors of recurrent layers, and what families with such layers call the others.
+//! Tensor names of recurrent layers, and the other names of families that have them.
 
 use super::family::Part;
 
@@ -32,7 +32,7 @@ pub const RECURRENT_PARTS: &[(Part, &str, &str)] = &[
     (Part::SharedGateUp, "mlp.shared_experts.gate_up_proj", ""),
 ];
 
-/// What LFM2's files call parts that other families have too.
+/// LFM2's tensor names of parts that other families have, too.
 pub const LFM2_PARTS: &[(Part, &str)] = &[
     (Part::AttentionNorm, "operator_norm"),
     (Part::FeedNorm, "ffn_norm"),

@@ -1,4 +1,4 @@
-//! What a decoder would have to ignore is refused by name.
+//! Tests that unsupported settings are refused by name.
 
 use serde_json::{Value, json};
 

@@ -29,44 +29,45 @@ pub enum RopeScaling {
     Linear {
         factor: f64,
     },
-    /// Llama 3.1: long waves are slowed by the factor, short ones stay, those between are blended.
+    /// Llama 3.1: low frequencies are divided by the factor, high ones are unchanged, those in between are
+    /// interpolated.
     Llama3 {
         factor: f64,
         low_frequency_factor: f64,
         high_frequency_factor: f64,
         original_context: usize,
     },
-    /// Each frequency is divided by its own factor, as GGUF files store what the above comes to.
+    /// Each frequency is divided by its own factor, GGUF's form of the above.
     Factors(Vec<f32>),
     /// Each frequency is divided by its own factor: the long ones when sequences may pass the original context.
     LongRope {
         short: Vec<f32>,
         long: Vec<f32>,
         original_context: usize,
-        /// What cosines and sines are multiplied by.
+        /// Factor of cosines and sines.
         magnitude: f64,
     },
     Yarn(Yarn),
-    /// The first so many waves are divided by the factor, and the others turn nothing.
+    /// The first `turned` frequencies are divided by the factor, and the others have no rotation.
     Proportional {
         turned: usize,
         factor: f64,
     },
 }
 
-/// YaRN (Peng et al., 2023): waves that turn often in the original context stay, those that turn seldom are slowed
-/// by the factor, those between are blended.
+/// YaRN (Peng et al., 2023): frequencies with many turns in the original context are unchanged, those with few are
+/// divided by the factor, those in between are interpolated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Yarn {
     pub factor: f64,
     pub original_context: usize,
-    /// Waves with at least so many turns stay.
+    /// Frequencies with at least this many turns are unchanged.
     pub fast_turns: f64,
-    /// Waves with at most so many turns are slowed.
+    /// Frequencies with at most this many turns are divided by the factor.
     pub slow_turns: f64,
     /// Whether the blend begins and ends at whole indices.
     pub truncated: bool,
-    /// What cosines and sines are multiplied by.
+    /// Factor of cosines and sines.
     pub magnitude: f64,
 }
 
@@ -92,7 +93,7 @@ impl Rope {
         scaled.map(rounded).collect()
     }
 
-    /// What cosines and sines are multiplied by.
+    /// Factor of cosines and sines.
     pub fn magnitude(&self) -> f64 {
         match &self.scaling {
             RopeScaling::LongRope { magnitude, .. } => *magnitude,

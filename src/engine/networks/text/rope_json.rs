@@ -28,7 +28,7 @@ pub struct RopeJson {
     pub llama_4_scaling_beta: Option<f64>,
     pub mrope_section: Option<[usize; 3]>,
     pub mrope_interleaved: Option<bool>,
-    /// Where the two kinds of layers have fields of their own.
+    /// If layers with and without a window have separate fields.
     full_attention: Option<Box<RopeJson>>,
     sliding_attention: Option<Box<RopeJson>>,
 }
@@ -45,7 +45,7 @@ impl RopeJson {
         self.sliding_attention.map(|json| *json)
     }
 
-    /// For heads of this size and a model made for `context` tokens; `theta` is the base of files that name none.
+    /// For heads of this size and a model trained for `context` tokens; `theta` is the default base.
     pub fn rope(&self, head_dim: usize, theta: f64, context: usize) -> Result<Rope, Flaw> {
         let theta = self.rope_theta.unwrap_or(theta);
         let share = self.partial_rotary_factor.unwrap_or(1.0);
@@ -66,8 +66,7 @@ impl RopeJson {
         })
     }
 
-    /// What DeepSeek multiplies the products of queries and keys by: the square of the magnitude that
-    /// `mscale_all_dim` comes to.
+    /// DeepSeek's factor of attention scores: the square of the magnitude computed from `mscale_all_dim`.
     pub fn product_weight(&self, context: usize) -> f64 {
         let is_scaled = !matches!(self.rope_type.as_deref(), None | Some("default" | "mrope"));
         let weight = self.mscale_all_dim.filter(|_| is_scaled).unwrap_or(0.0);
@@ -82,7 +81,7 @@ impl RopeJson {
 
     fn scaling(&self, dims: usize, context: usize) -> Result<RopeScaling, Flaw> {
         match self.rope_type.as_deref() {
-            // Older files say `mrope` of one that is plain, beside its sections.
+            // Older files have sections and call an unscaled rope `mrope`.
             None | Some("default" | "mrope") => Ok(RopeScaling::None),
             Some("linear") => Ok(RopeScaling::Linear {
                 factor: wanted(self.factor, "factor")?,

@@ -1,4 +1,4 @@
-//! What files leave to the name of a family: facts that have no field in `config.json` or no key in GGUF.
+//! Facts that files imply by the family's name: without a field in `config.json` or a key in GGUF.
 
 use super::{
     family::Family,
@@ -18,38 +18,38 @@ pub struct FamilyRules {
     /// Norms of queries and keys go over all heads together.
     pub norms_whole_queries: bool,
     pub activation: GateActivation,
-    /// Where a GGUF file says nothing of them.
+    /// Defaults for GGUF files.
     pub soft_caps: SoftCaps,
     /// Embeddings are multiplied by the root of the hidden size.
     pub scales_embeddings: bool,
     /// The window where a GGUF file says nothing of it.
     pub window: Option<usize>,
-    /// Each so many layers end with one that sees all; zero where none does. `None` of families whose files have
-    /// to say which layers have a window.
+    /// The period of global layers; zero if none are global. `None` for families whose files list the layers with a
+    /// window.
     pub window_period: Option<usize>,
     pub window_rope: WindowRope,
-    /// The last layer of each so many turns nothing.
+    /// The period of layers without rope.
     pub period_without_rope: Option<usize>,
-    /// What products of queries and keys are multiplied by, where a GGUF file says nothing of it.
+    /// Default factor of attention scores in GGUF files.
     pub attention_scale: Option<f64>,
-    /// Models with so many layers divide the products of queries and keys by the root of the hidden size's share
-    /// of a head, not of the head's size.
+    /// The number of layers of the model whose attention scores are divided by the root of the hidden size per head
+    /// instead of the head size.
     pub layers_scaled_by_share: Option<usize>,
     /// Whether the weights of a token's experts are divided by their sum, where a GGUF file says nothing of it; `None`
     /// of families without experts.
     pub normalizes_experts: Option<bool>,
-    /// What logits of a router become, where a GGUF file says nothing of it.
+    /// Default score function of a router in GGUF files.
     pub expert_score: RouterScore,
     pub expert_layout: ExpertLayout,
     /// The norm before the feed-forward part has the name of one behind attention.
     pub names_feed_norm_by_attention: bool,
-    /// What attention gathers goes through a gate, which is in the matrix of the queries.
+    /// Attention outputs have a gate, which is part of the query matrix.
     pub gates_attention: bool,
-    /// In GGUF files value heads of recurrent layers take key heads by turns.
+    /// In GGUF files value heads of recurrent layers alternate between key heads.
     pub tiles_value_heads: bool,
     /// Values are normed, without weights.
     pub norms_values: bool,
-    /// The last layers may read what layers before them keep.
+    /// The last layers may share the KV caches of earlier ones.
     pub shares_caches: bool,
     /// Whether YaRN's blend begins and ends at whole indices, which GGUF files do not say.
     pub truncates_yarn: bool,
@@ -70,9 +70,9 @@ pub enum ExpertLayout {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WindowRope {
     AsElsewhere,
-    /// With the same base, without scaling.
+    /// The same base, without scaling.
     Unscaled,
-    /// With a base of their own, without scaling.
+    /// A separate base, without scaling.
     Own {
         theta: f64,
     },
@@ -131,7 +131,8 @@ const GEMMA: FamilyRules = FamilyRules {
 impl Family {
     pub fn rules(self) -> FamilyRules {
         match self {
-            // GGUF files of all four say `llama`: those of Mistral have a window in all layers, those of Mixtral experts.
+            // GGUF files of all four have the architecture `llama`: those of Mistral have a window in all layers, those
+            // of Mixtral experts.
             Self::Llama | Self::Mistral | Self::Ministral | Self::Mixtral => FamilyRules {
                 window_period: Some(0),
                 normalizes_experts: Some(true),

@@ -35,7 +35,7 @@ struct Shape {
     heads: (usize, usize, usize),
     context: usize,
     theta: f64,
-    /// By how much Llama 3.1 and later slow their long waves.
+    /// The rope factor of Llama 3.1 and later.
     slowed: Option<f64>,
     tied: bool,
 }
@@ -236,7 +236,7 @@ impl Shape {
             scales_layers: false,
             latent: None,
             context: self.context,
-            // As f32, because that is what files of these models hold.
+            // Rounded to f32 as in files of these models.
             norm_eps: match self.family {
                 Family::Qwen2 | Family::Qwen3 | Family::Qwen3Moe | Family::Qwen35 => {
                     f64::from(1e-6_f32)
@@ -275,8 +275,8 @@ impl Shape {
         }
     }
 
-    /// Of each four layers of Qwen3.5 the last one attends; the others have half as many key heads as value heads, and a
-    /// hidden size of values.
+    /// Every fourth layer of Qwen3.5 is attention; the others have half as many key heads as value heads, and the
+    /// hidden size as width of values.
     fn recurrent(&self) -> Option<RecurrentLayers> {
         if self.family != Family::Qwen35 {
             return None;

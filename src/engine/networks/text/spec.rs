@@ -1,4 +1,4 @@
-//! What a decoder is: sizes and the handful of facts in which families differ.
+//! The description of a decoder: sizes, and the facts in which families differ.
 
 use super::{
     experts::ExpertsSpec,
@@ -30,8 +30,8 @@ pub struct DecoderSpec {
     pub head_dim: usize,
     /// The key heads and the head size of layers without a window, where these differ from the above.
     pub global_heads: Option<GlobalHeads>,
-    /// The last so many layers keep no keys and values: each reads those of the last layer of its kind before them, where
-    /// a kind is to have a window or none.
+    /// The number of last layers without their own KV cache: each shares that of the last earlier layer of its kind,
+    /// with or without a window.
     pub shared_layers: usize,
     /// Values are normed too, without weights.
     pub norms_values: bool,
@@ -39,7 +39,7 @@ pub struct DecoderSpec {
     pub layer_inputs: Option<LayerInputSpec>,
     /// Hidden states are several streams, of which a layer computes one.
     pub alternating_updates: Option<AlternatingUpdateSpec>,
-    /// In layers whose gates keep their largest numbers, by how many deviations these are above the mean; as with windows.
+    /// Activation sparsity: the cutoff of a layer's gates, in standard deviations above the mean; indexed like windows.
     pub gate_cutoffs: Vec<Option<f64>>,
     /// The sum behind each layer is multiplied by a number of the layer.
     pub scales_layers: bool,
@@ -55,24 +55,24 @@ pub struct DecoderSpec {
     pub rope: Rope,
     /// How tokens of images turn, where they have positions by rows and columns.
     pub rope_axes: Option<RopeAxes>,
-    /// Of a model that reads images.
+    /// The vision tower's family.
     pub vision: Option<VisionFamily>,
     /// How positions turn in layers with a window, where that differs from the others.
     pub window_rope: Option<Rope>,
     /// Layers in which positions turn nothing, in order.
     pub layers_without_rope: Vec<usize>,
-    /// What products of queries and keys are multiplied by; `None` is one over the root of a head's size.
+    /// Factor of attention scores; `None` is one over the root of the head size.
     pub attention_scale: Option<f64>,
     /// How queries far into a sequence are strengthened.
     pub query_temperature: Option<QueryTemperature>,
     /// Each head has a score in the softmax that no token has.
     pub attention_sinks: bool,
-    /// What attention gathers goes through a gate.
+    /// Whether attention outputs have a gate.
     pub attention_gate: bool,
     pub soft_caps: SoftCaps,
     pub scales: Scales,
     pub biases: Biases,
-    /// Tokens see those behind them too: the decoder reads sequences whole and writes none.
+    /// Bidirectional attention: the decoder is an encoder and generates no text.
     pub is_bidirectional: bool,
     /// The output matrix is the embedding table.
     pub tied_embeddings: bool,
@@ -85,7 +85,7 @@ pub struct DecoderSpec {
     pub recurrent: Option<RecurrentLayers>,
 }
 
-/// Where the norms of attention and of the feed-forward part stand.
+/// Position of the norms of attention and feed-forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormPlacement {
     /// On the way in.
@@ -113,7 +113,7 @@ pub struct QueryTemperature {
     pub span: usize,
     /// The position of the first token: 0 or 1.
     pub first: usize,
-    /// In layers alone where positions turn nothing.
+    /// Whether it applies only to layers without rope.
     pub is_of_unturned: bool,
 }
 
@@ -127,15 +127,15 @@ pub struct SoftCaps {
 /// Factors of Gemma and Granite; 1 in other families.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scales {
-    /// What embeddings are multiplied by.
+    /// Factor of embeddings.
     pub embedding: f64,
-    /// What attention and the feed-forward part are multiplied by before the sum.
+    /// Factor of attention and feed-forward outputs before the residual sum.
     pub residual: f64,
-    /// What logits are divided by.
+    /// Divisor of logits.
     pub logits: f64,
 }
 
-/// Which products have something added to them.
+/// The products that have biases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Biases {
     pub query_key_value: bool,
@@ -194,14 +194,14 @@ impl DecoderSpec {
         dtype.bytes(numbers.sum()) as u64
     }
 
-    /// What the tables of cosines and sines take on a device where they are made for the whole context.
+    /// Bytes per token of the rope tables on a device where they are built for the whole context.
     pub fn rope_bytes_per_token(&self) -> u64 {
         let ropes = [Some(&self.rope), self.window_rope.as_ref()];
         let dims = ropes.into_iter().flatten().map(|rope| rope.dims);
         (dims.sum::<usize>() * size_of::<f32>()) as u64
     }
 
-    /// What attention takes of a device other than the CPU, with so many new tokens in a step.
+    /// GPU scratch memory of attention, with this many new tokens in a step.
     pub fn attention_scratch(&self, stored: KvDtype, new_tokens: usize) -> AttentionScratch {
         let shape = AttentionShape {
             heads: self.heads,
@@ -239,7 +239,7 @@ impl NormPlacement {
 }
 
 impl QueryTemperature {
-    /// What the query at a position is multiplied by.
+    /// Factor of the query at a position.
     pub fn scale(&self, position: usize) -> f64 {
         let spans = ((position + self.first) / self.span) as f64;
         1.0 + self.weight * (1.0 + spans).ln()

@@ -7,7 +7,7 @@ use candle_core::{Device, Result, bail};
 use super::decoder::Batch;
 use crate::networks::layers::{AdapterRows, LayerAdaptation};
 
-/// The rows of each adapter: of all rows, and of those that go on past the last attention.
+/// The rows of each adapter: among all rows, and among those that continue past the last attention.
 #[derive(Default)]
 pub struct StepAdapters {
     all: Vec<AdapterRows>,
@@ -15,7 +15,7 @@ pub struct StepAdapters {
 }
 
 impl StepAdapters {
-    /// Of a step for a decoder with so many layers, of which the rows `asked` go on.
+    /// For a decoder with this many layers, whose rows `asked` continue.
     pub fn new(batch: &Batch, asked: &[u32], layers: usize, device: &Device) -> Result<Self> {
         if batch.adapters.iter().all(Option::is_none) {
             return Ok(Self::default());

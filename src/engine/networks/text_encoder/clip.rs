@@ -27,7 +27,7 @@ pub struct ClipSpec {
     pub norm_eps: f64,
     /// The size of the pooled output, of encoders that have one.
     pub projection: Option<usize>,
-    /// The token whose first place is pooled.
+    /// The token whose first position is pooled.
     pub end_token: u32,
 }
 
@@ -194,7 +194,7 @@ impl ClipText {
         })
     }
 
-    /// For adapters.
+    /// The layers that adapters can change.
     pub fn layers(&self) -> &LayerTable {
         &self.table
     }
@@ -255,7 +255,7 @@ impl ClipText {
         embedded.reshape(shape)?.broadcast_add(&self.positions)
     }
 
-    /// Rows of inversions instead of those of tokens.
+    /// Replaces the rows of textual inversions.
     fn with_vectors(&self, rows: Tensor, windows: &[ClipWindow]) -> candle_core::Result<Tensor> {
         let spec = &self.spec;
         if windows.iter().all(|window| window.vectors.is_empty()) {

@@ -1,4 +1,4 @@
-//! Text encoders, whose states lead the networks that draw and film.
+//! Text encoders, whose states condition image and video networks.
 
 mod clip;
 mod umt5;

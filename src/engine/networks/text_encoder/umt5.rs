@@ -17,9 +17,9 @@ pub struct UmT5Spec {
     pub head_size: usize,
     pub feed: usize,
     pub layers: usize,
-    /// Distances that a layer tells apart, half of them for each direction.
+    /// Number of relative position buckets, half of them per direction.
     pub buckets: usize,
-    /// From this distance on all are one.
+    /// Larger distances share a bucket.
     pub farthest: usize,
     pub eps: f64,
 }
@@ -53,7 +53,7 @@ fn usual_distance() -> usize {
 const MOST_TOKENS: usize = 4096;
 
 impl UmT5Spec {
-    /// From the `config.json` of transformers' UMT5EncoderModel.
+    /// Reads the `config.json` of transformers' UMT5EncoderModel.
     pub fn read(value: &serde_json::Value) -> std::result::Result<Self, Flaw> {
         let json: UmT5Json = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "a umT5 text encoder"))?;
@@ -96,7 +96,7 @@ impl UmT5Spec {
         })
     }
 
-    /// The bucket of a key that stands so many tokens after the query.
+    /// The bucket of a key this many tokens after the query.
     fn bucket(&self, distance: isize) -> usize {
         let half = self.buckets / 2;
         let direction = if distance > 0 { half } else { 0 };
@@ -105,7 +105,7 @@ impl UmT5Spec {
         if distance < exact {
             return direction + distance;
         }
-        // In f32, as the reference, so that the same distances are rounded down.
+        // In f32 like the reference, so that the same distances are rounded down.
         let share =
             (distance as f32 / exact as f32).ln() / (self.farthest as f32 / exact as f32).ln();
         let rest = (half - exact) as f32;
@@ -139,7 +139,7 @@ struct UmT5Layer {
 const TOKENS: &str = "shared.weight";
 /// The same table in other files.
 const ENCODER_TOKENS: &str = "encoder.embed_tokens.weight";
-/// The tokenizer, which some files hold beside the weights as SentencePiece keeps it.
+/// A tensor with SentencePiece's tokenizer, which some files contain.
 pub const PIECES: &str = "spiece_model";
 
 impl UmT5 {

@@ -1,5 +1,4 @@
-//! The names of umT5's tensors as they were published and in a GGUF file, which has those of llama.cpp, by those of the folder
-//! layout.
+//! Maps umT5's tensor names, as published or as in llama.cpp's GGUF files, to those of the folder layout.
 
 use crate::networks::blocks::replaced;
 use crate::networks::weights::TensorSource;

@@ -14,7 +14,7 @@ use crate::networks::test_device::device;
 use crate::networks::text_encoder::{UmT5, UmT5Spec};
 use crate::networks::weights::{Checkpoint, Flaw, Quantize};
 
-/// In parts of the largest number wanted.
+/// Relative to the largest expected number.
 const TOLERANCE: f32 = 2e-5;
 const AUTOENCODER_TOLERANCE: f32 = 1e-4;
 

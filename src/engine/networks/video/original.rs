@@ -1,4 +1,4 @@
-//! The names of Wan's tensors as they were published, by those of the folder layout. Files of one network alone have them.
+//! Maps Wan's published tensor names, used in files with a single network, to those of the folder layout.
 
 use crate::networks::blocks::replaced;
 use crate::networks::weights::TensorSource;
@@ -73,7 +73,7 @@ const RESNET: [(&str, &str); 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransformerNames {
     Folder,
-    /// As published, behind a prefix.
+    /// Published names after a prefix.
     Original(&'static str),
 }
 
@@ -81,7 +81,7 @@ pub enum TransformerNames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AutoencoderNames {
     Folder,
-    /// As published, with so many residual blocks in a level of the encoder.
+    /// Published names, with this many residual blocks per level of the encoder.
     Original {
         blocks: usize,
         is_residual: bool,

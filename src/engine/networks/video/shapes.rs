@@ -1,5 +1,5 @@
-//! The `config.json` of networks in files without one, from the shapes of their tensors. What no shape tells is a fact of the
-//! family, which the number of latent channels names: [`WanFacts`].
+//! Infers the `config.json` of networks in files without one from the shapes of their tensors. Other parameters are
+//! facts of the family, which is identified by the number of latent channels: [`WanFacts`].
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ const DEVIATION_2_2: [f64; 48] = [
     0.3971, 1.0600, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744,
 ];
 
-/// Where a GGUF file has fewer axes than the weights of patches.
+/// Patch size for GGUF files, where the patch weights have fewer axes.
 const USUAL_PATCH: [usize; 3] = [1, 2, 2];
 const COLORS: usize = 3;
 
@@ -144,7 +144,7 @@ pub fn text_config(tensors: &dyn TensorSource) -> Result<Value, Flaw> {
     for index in 0..layers {
         shape(&layer(index, biases))?;
     }
-    // In the last of several files.
+    // Present in the last of several files.
     shape("encoder.final_layer_norm.weight")?;
     let heads = last(shape(&layer(0, biases))?);
     Ok(json!({

@@ -1,4 +1,4 @@
-//! Random weights in the shape of Wan 2.1, and what a pass of it computes: for measurements.
+//! Benchmarks of Wan 2.1 with random weights, and the number of operations of a pass.
 
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -49,7 +49,7 @@ impl SyntheticVideo {
     }
 }
 
-/// One block of the transformer, with its first and last layers, and the autoencoder.
+/// A single block of the transformer, with its first and last layers, and the autoencoder.
 pub struct VideoBench {
     transformer: WanTransformer,
     autoencoder: VideoAutoencoder,
@@ -75,7 +75,7 @@ impl WanSpec {
         }
     }
 
-    /// Multiplications and additions of a block over so many patches.
+    /// Multiply-adds of a block with this many patches.
     pub fn block_operations(&self, patches: u64) -> u64 {
         let (width, feed, rows) = (self.width() as u64, self.feed as u64, TEXT_ROWS as u64);
         let own = 4 * patches * width * width + 2 * patches * patches * width;
@@ -167,7 +167,7 @@ impl VideoBench {
         [1 + later, side(height), side(width)]
     }
 
-    /// One block over all patches of a video.
+    /// Runs a block over all patches of a video.
     pub fn block(&self, video: [u32; 3]) -> Result<()> {
         let sizes @ [frames, height, width] = self.sizes(video);
         let spec = self.transformer.spec();
@@ -214,7 +214,7 @@ impl VideoBench {
 mod tests {
     use super::{VideoAutoencoderSpec, WanSpec};
 
-    /// As counted by torch over the reference's own passes.
+    /// Counted by torch over the reference's passes.
     #[test]
     fn operations_are_those_that_others_count() {
         #[track_caller]

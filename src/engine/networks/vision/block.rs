@@ -18,9 +18,9 @@ pub struct BlockShape {
     pub epsilon: f64,
     /// Norms have no bias and leave the mean.
     pub has_root_norms: bool,
-    /// Products of attention and of the feed-forward part have something added.
+    /// Whether products of attention and feed-forward have biases.
     pub has_bias: bool,
-    /// What gates go through, where there are any.
+    /// Activation of the gates, if the block has any.
     pub gate: GateKind,
 }
 
@@ -49,7 +49,7 @@ impl BlockShape {
     }
 }
 
-/// What files call the parts of a block.
+/// Names of a block's parts in files.
 pub struct BlockNames {
     pub attention_norm: &'static str,
     pub attention: AttentionNames,
@@ -136,7 +136,7 @@ impl Norm {
 }
 
 impl Block {
-    /// The block whose names begin with `stem`.
+    /// Reads the block whose names begin with `stem`.
     pub fn read(
         stem: &str,
         names: &BlockNames,
@@ -177,7 +177,8 @@ impl Block {
         })
     }
 
-    /// `x` are patches `[patches, hidden]`; each sees those of its own group, which follow each other. No groups are one of all.
+    /// `x` are patches `[patches, hidden]`; each attends to its own group of consecutive patches. Without groups, each
+    /// attends to all.
     pub fn forward(
         &self,
         x: &Tensor,

@@ -1,4 +1,4 @@
-//! The families of vision towers: what files call them, their settings, image processors and tokens.
+//! The families of vision towers: tensor names, settings, image processors and tokens.
 
 use candle_core::Device;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::networks::weights::Flaw;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VisionFamily {
     Qwen3Vl,
-    /// The tower of Qwen3-VL, whose layers give the decoder nothing on the way.
+    /// Qwen3-VL's tower without deepstack features.
     Qwen35,
     Qwen25Vl,
     Gemma3,
@@ -37,7 +37,7 @@ const FAMILIES: &[(VisionFamily, &str)] = &[
     (VisionFamily::Mistral3, "Mistral3ForConditionalGeneration"),
 ];
 
-/// What names of a tower's tensors begin with: what networks here call it, and what files do.
+/// Prefixes of a tower's tensor names: ours, and those of files.
 const PREFIXES: &[(&str, &[&str])] = &[
     (
         "tower.",
@@ -61,7 +61,7 @@ const PREFIXES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What files say of a model's vision tower, and how its images come to it.
+/// A model's vision tower and image processor, from its files.
 #[derive(Debug, Clone)]
 pub struct Vision {
     pub spec: VisionSpec,
@@ -72,9 +72,9 @@ pub struct Vision {
 /// The tokens that a model's files name for images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageTokens {
-    /// What chat templates write for an image: one such token.
+    /// The image placeholder of chat templates.
     pub mark: u32,
-    /// The token whose rows the tower gives.
+    /// The token that is replaced by image features.
     pub row: u32,
 }
 
@@ -98,25 +98,25 @@ pub enum ImageProcessor {
 }
 
 impl VisionFamily {
-    /// None of a model that reads no images.
+    /// `None` for a model without vision.
     pub fn of_architecture(name: &str) -> Option<Self> {
         let family = FAMILIES.iter().find(|entry| entry.1 == name);
         family.map(|entry| entry.0)
     }
 
-    /// Of a config.json.
+    /// Reads the architecture in a `config.json`.
     pub fn of(config: &Value) -> Option<Self> {
         let names = config["architectures"].as_array()?.iter();
         let mut names = names.filter_map(Value::as_str);
         names.find_map(Self::of_architecture)
     }
 
-    /// Whether the tokens of an image see each other, also those behind.
+    /// Whether the tokens of an image have bidirectional attention.
     pub fn has_blocks(self) -> bool {
         self == Self::Gemma3
     }
 
-    /// `file` are the settings of the image processor, where the model brings some.
+    /// `file` are the settings of the image processor, if the model has any.
     pub fn read(self, config: &Value, file: Option<&Value>) -> Result<Vision, Flaw> {
         let json = ProcessorJson::read(file)?;
         let tower = &config["vision_config"];
@@ -223,7 +223,7 @@ impl VisionSpec {
         }
     }
 
-    /// How many layers of the decoder have something added.
+    /// Number of decoder layers with added features.
     pub fn added_layers(&self) -> usize {
         match self {
             Self::Qwen(spec) => spec.deepstack.len(),
@@ -247,7 +247,7 @@ impl VisionSpec {
 }
 
 impl ImageProcessor {
-    /// That of the published models of Qwen3-VL.
+    /// The processor of the published models of Qwen3-VL.
     pub fn published() -> Self {
         Self::Qwen(QwenProcessor::published())
     }
@@ -260,7 +260,7 @@ impl ImageProcessor {
         }
     }
 
-    /// The same for images of at most so many pixels, as far as its own limits allow.
+    /// The same with a limit of pixels, within its own minimum.
     pub fn within(&self, pixels: usize) -> Self {
         match self {
             Self::Qwen(processor) => Self::Qwen(processor.within(pixels)),
@@ -270,7 +270,7 @@ impl ImageProcessor {
         }
     }
 
-    /// How many tokens an image of this width and height becomes, those between its rows left out.
+    /// Number of feature tokens of an image of this width and height, excluding those between its rows.
     pub fn rows(&self, size: [usize; 2]) -> Result<usize, ImageSizeError> {
         if size.contains(&0) {
             return Err(ImageSizeError::Empty);
@@ -307,7 +307,7 @@ pub fn is_of_tower(name: &str) -> bool {
     prefixes.into_iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// From the names of networks here to those of a file with these tensors.
+/// Converts our tensor names to those of a file with these tensors.
 pub fn naming<'n>(tensors: impl Iterator<Item = &'n str> + Clone) -> impl Fn(&str) -> String {
     let found = PREFIXES.iter().map(|(own, prefixes)| {
         let mut prefixes = prefixes.iter().copied();

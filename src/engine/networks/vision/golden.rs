@@ -49,7 +49,7 @@ pub fn prompts(folder: &str) -> Vec<(&'static str, &'static [usize])> {
     all.into_iter().filter(is_there).collect()
 }
 
-/// What the user of a prompt with so many images says.
+/// The content of a user message with this many images.
 pub fn content(images: usize) -> Value {
     let text = |text: &str| json!({"type": "text", "text": text});
     let image = json!({"type": "image"});
@@ -96,7 +96,7 @@ pub fn open(folder: &str) -> NetworkGolden {
     NetworkGolden::open(format!("{folder}/golden.tensors"), folder)
 }
 
-/// What the tower of a folder says of its images.
+/// The features of a folder's images.
 pub fn features(folder: &str) -> Vec<ImageFeatures> {
     let (golden, vision) = (open(folder), vision(folder));
     let tower = VisionTower::load(&vision.spec, golden.source(None)).unwrap();
@@ -108,7 +108,7 @@ pub fn features(folder: &str) -> Vec<ImageFeatures> {
     features.collect()
 }
 
-/// Not one sampled byte differs.
+/// Every resized byte equals the reference's.
 #[test]
 fn images_are_resized_as_the_reference_does_it() {
     let bytes = std::fs::read(fixtures().join(FOLDER).join("golden.tensors")).unwrap();

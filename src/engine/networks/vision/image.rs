@@ -12,11 +12,11 @@ pub struct ImageGrid {
     pub columns: usize,
 }
 
-/// What stands in a prompt for an image.
+/// A part of an image's text in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImagePart {
     Text(String),
-    /// So many tokens whose rows the tower gives.
+    /// This many tokens that features replace.
     Rows(usize),
 }
 
@@ -35,7 +35,7 @@ pub struct ProcessedImage {
     pub tiles: Vec<Tile>,
     pub levels: Levels,
     pub parts: Vec<ImagePart>,
-    /// Where its tokens have positions by rows and columns.
+    /// The grid of a model whose positions have rows and columns.
     pub axes: Option<ImageGrid>,
     /// Whether its tokens see each other, so that they are read in one step.
     pub is_whole: bool,
@@ -67,7 +67,7 @@ impl ImageGrid {
         self.rows * self.columns
     }
 
-    /// Row and column of every patch where a token has `merge` in a row: those of a token follow each other.
+    /// Row and column of every patch, with the `merge * merge` patches of a token consecutive.
     pub fn places(self, merge: usize) -> impl Iterator<Item = [usize; 2]> {
         let blocks =
             (0..self.rows).flat_map(move |row| (0..self.columns).map(move |column| (row, column)));
@@ -79,13 +79,13 @@ impl ImageGrid {
 }
 
 impl ProcessedImage {
-    /// Tokens whose rows the tower gives.
+    /// Number of tokens that features replace.
     pub fn rows(&self) -> usize {
         rows(&self.parts)
     }
 }
 
-/// Tokens of these parts whose rows a tower gives.
+/// Number of tokens in these parts that features replace.
 pub fn rows(parts: &[ImagePart]) -> usize {
     let rows = parts.iter().map(|part| match part {
         ImagePart::Text(_) => 0,
@@ -95,13 +95,13 @@ pub fn rows(parts: &[ImagePart]) -> usize {
 }
 
 impl Levels {
-    /// Of the published towers that were not made of another model's.
+    /// For published towers not derived from another model.
     pub const HALVES: Self = Self {
         mean: [0.5; CHANNELS],
         deviation: [0.5; CHANNELS],
     };
 
-    /// Of towers that were made of CLIP's.
+    /// For towers derived from CLIP.
     pub const CLIP: Self = Self {
         mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
         deviation: [0.268_629_54, 0.261_302_6, 0.275_777_1],

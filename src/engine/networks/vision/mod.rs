@@ -1,7 +1,7 @@
-//! Vision towers of language models, and the image processors before them.
+//! Vision towers of language models, and their image processors.
 //!
-//! `family.rs` is the one place that knows all families: each has a folder with its processor and its tower. What they share
-//! lies beside them: `resize.rs`, the settings of processors, the blocks of towers, and what an image is on its way.
+//! Only `family.rs` knows all families: each has a folder with its processor and its tower. Shared parts are in this
+//! folder: `resize.rs`, the settings of processors, the blocks of towers, and the stages of an image.
 
 mod block;
 mod family;

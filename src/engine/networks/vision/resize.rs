@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Colors of a place.
 const CHANNELS: usize = 3;
 
-/// What a place of the smaller image gathers.
+/// The interpolation kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
     Bilinear,
@@ -45,9 +45,9 @@ impl Filter {
 /// How weights are rounded to integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weights {
-    /// As Pillow rounds them, to 22 bits.
+    /// Rounded like Pillow's, to 22 bits.
     Pillow,
-    /// As PyTorch does for bytes: to as many bits as 16-bit integers hold.
+    /// Rounded like PyTorch's for bytes: to as many bits as 16-bit integers hold.
     Torch,
 }
 
@@ -73,7 +73,7 @@ pub fn resize_part(
     let columns = Taps::all(width, to[0], columns, by);
     let rows = Taps::all(height, to[1], rows, by);
     let line = columns.places.len() * CHANNELS;
-    // Only lines that rows are made of are resized.
+    // Only source lines of the requested rows are resized.
     let first = rows.places.iter().map(|place| place.first).min();
     let end = rows.places.iter().map(Place::end).max();
     let (first, end) = (first.unwrap_or(0), end.unwrap_or(0));
@@ -99,14 +99,14 @@ pub fn resize_part(
     result
 }
 
-/// The places of an axis that make up those of another size.
+/// The weighted sources of each position along an axis.
 struct Taps {
     places: Vec<Place>,
     /// Bits behind the point of a weight.
     precision: u32,
 }
 
-/// One place, by the weights of those from `first` on.
+/// A position's weights of the sources from `first` on.
 struct Place {
     first: usize,
     weights: Vec<i32>,
@@ -198,7 +198,7 @@ fn exact_weights(at: usize, from: usize, scale: f64, filter: Filter) -> (usize, 
     (first, weights.into_iter().map(|it| it / sum).collect())
 }
 
-/// As many bits as leave the largest weight below 2^15.
+/// The most bits that keep the largest weight below 2^15.
 fn torch_precision(most: f64) -> u32 {
     let fits = |bits: &u32| 0.5 + most * f64::from(1_u32 << (bits + 1)) < f64::from(1 << 15);
     (0..22).find(|bits| !fits(bits)).unwrap_or(22)

@@ -47,7 +47,7 @@ pub enum SideJson {
 }
 
 impl SideJson {
-    /// None of a patch that is no square.
+    /// `None` for a patch that is not square.
     pub fn side(self) -> Option<usize> {
         match self {
             Self::Both(side) => Some(side),
@@ -67,7 +67,7 @@ impl ProcessorJson {
         })
     }
 
-    /// Refuses settings that would change the bytes or levels of a family whose images are resized so.
+    /// Refuses settings that would change the resized bytes or levels of a family.
     pub fn check(&self, filter: Filter) -> Result<(), Flaw> {
         let (number, name) = filter.of_pillow();
         if let Some(found) = self.resample.filter(|&found| found != number) {

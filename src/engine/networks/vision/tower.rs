@@ -1,4 +1,4 @@
-//! What all vision towers are to the engine: an image goes in, and one block after the other its rows come out.
+//! The interface of vision towers for the engine: image in, features out, one block at a time.
 
 use std::collections::VecDeque;
 
@@ -21,15 +21,15 @@ pub trait Tower: Send {
     /// An image before the first block.
     fn begin(&self, image: &ProcessedImage) -> Result<TowerPass>;
 
-    /// One block further. What the decoder reads, after the last one.
+    /// Runs one more block. Returns the features after the last one.
     fn advance(&self, pass: &mut TowerPass) -> Result<Option<ImageFeatures>>;
 }
 
-/// What a decoder reads in place of the embeddings of an image's tokens, `[tokens, hidden]`.
+/// Features that replace the embeddings of an image's tokens, `[tokens, hidden]`.
 #[derive(Debug, Clone)]
 pub struct ImageFeatures {
     pub embeddings: Tensor,
-    /// Added to the outputs of the decoder's first layers, in their order.
+    /// Added to the outputs of the decoder's first layers, in order.
     pub added: Vec<Tensor>,
 }
 
@@ -40,7 +40,7 @@ pub struct TowerPass {
     pub turned: Option<(RopeTable, Tensor)>,
     /// How many patches see each other in layers that do not see all of them.
     pub groups: Vec<usize>,
-    /// Where each token stands among those of the tower, which has them in another order.
+    /// The index of each token in the tower's order, if that differs.
     pub order: Option<Tensor>,
     /// Blocks that it has been through.
     pub blocks: usize,
@@ -82,7 +82,7 @@ impl VisionTower {
         })
     }
 
-    /// As they are stored.
+    /// Bytes of the stored weights.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
     }
@@ -102,7 +102,7 @@ impl VisionTower {
         self.network.begin(image)
     }
 
-    /// One block further. What the decoder reads, after the last one.
+    /// Runs one more block. Returns the features after the last one.
     pub fn advance(&self, pass: &mut TowerPass) -> Result<Option<ImageFeatures>> {
         self.network.advance(pass)
     }

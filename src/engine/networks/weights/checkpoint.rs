@@ -19,7 +19,7 @@ use super::{
     safetensors, whisper_cpp,
 };
 
-/// Where the weights of a model are, and what its files say about it. Opening reads headers only.
+/// The files of a model: tensor headers and descriptions. Opening reads headers only.
 pub struct Checkpoint {
     path: PathBuf,
     files: Vec<Arc<Mapping>>,
@@ -31,16 +31,16 @@ pub struct Checkpoint {
     text_tokens: Option<Vec<Vec<u8>>>,
 }
 
-/// What a model says of itself.
+/// A model's metadata.
 pub enum Description {
     /// `config.json` as the Hugging Face hub keeps it.
     Config(serde_json::Value),
     Gguf(GgufMetadata),
 }
 
-/// The index of the largest checkpoints has some megabytes; what is larger is something else.
+/// The index of the largest checkpoints has some megabytes; larger files are refused.
 const MAX_INDEX_BYTES: u64 = 1 << 26;
-/// A configuration has some kilobytes. Read as a tree it takes up to forty times its bytes.
+/// A configuration has some kilobytes. Parsed, it takes up to forty times its bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const INDEX: &str = "model.safetensors.index.json";
 /// The names of an index; the second one is that of diffusers.
@@ -48,7 +48,7 @@ const INDEXES: [&str; 2] = [INDEX, "diffusion_pytorch_model.safetensors.index.js
 const PICKLES: &[&str] = &["bin", "pt", "pth", "ckpt", "pkl", "pickle"];
 
 impl Checkpoint {
-    /// Opens a `.gguf` file, a `.safetensors` file beside its `config.json`, a folder of either, or a `.bin` file of
+    /// Opens a `.gguf` file, a `.safetensors` file next to its `config.json`, a folder of either, or a `.bin` file of
     /// whisper.cpp.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
@@ -80,7 +80,7 @@ impl Checkpoint {
         matches!(names.as_slice(), [one] if is_one(&path.join(one)))
     }
 
-    /// Opens a `.safetensors` file for its tensors and metadata alone: no `config.json` stands beside it.
+    /// Opens a `.safetensors` file for its tensors and metadata, without a `config.json`.
     pub fn open_tensors(path: &Path) -> Result<Self, CheckpointError> {
         fs::metadata(path).map_err(|error| unreadable(path, error))?;
         match extension(path).as_str() {
@@ -104,7 +104,7 @@ impl Checkpoint {
         })
     }
 
-    /// Opens one `.gguf` or `.safetensors` file, without a `config.json` beside it.
+    /// Opens a `.gguf` or `.safetensors` file without a `config.json`.
     pub fn open_file(path: &Path) -> Result<Self, CheckpointError> {
         match extension(path).as_str() {
             "gguf" => Self::open(path),
@@ -112,7 +112,7 @@ impl Checkpoint {
         }
     }
 
-    /// The same of a network whose `config.json` is computed from its tensors.
+    /// The same for a network whose `config.json` is inferred from its tensors.
     pub fn open_undescribed(
         path: &Path,
         describe: impl FnOnce(&Self) -> Result<serde_json::Value, Flaw>,
@@ -131,7 +131,8 @@ impl Checkpoint {
         })
     }
 
-    /// With the `config.json` beside a GGUF file as its description: such files say little of networks that write no text.
+    /// Uses the `config.json` next to a GGUF file as its description: such files have few metadata for other networks
+    /// than decoders.
     pub fn described_beside(self) -> Result<Self, CheckpointError> {
         if self.gguf_metadata().is_none() {
             return Ok(self);
@@ -165,7 +166,7 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Text beside the tensors of a file that was opened for them alone.
+    /// Text metadata of a file that was opened for its tensors.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
@@ -192,7 +193,7 @@ impl Checkpoint {
         }
     }
 
-    /// The bytes of each token of text, where a file of whisper.cpp says them; other tokens are behind those.
+    /// The bytes of each text token in a file of whisper.cpp; special tokens follow them.
     pub fn text_tokens(&self) -> Option<&[Vec<u8>]> {
         self.text_tokens.as_deref()
     }
@@ -313,7 +314,7 @@ impl Checkpoint {
         }
     }
 
-    /// With one tensor for each packed matrix, where its configuration says that there are such.
+    /// Combines the tensors of each packed matrix, if the configuration declares such.
     fn with_matrices(self) -> Result<Self, CheckpointError> {
         let Description::Config(config) = &self.description else {
             return Ok(self);
@@ -356,7 +357,7 @@ struct IndexJson {
     weight_map: HashMap<String, String>,
 }
 
-/// An index may only name files beside itself, and only of the one format.
+/// An index may only name safetensors files in its own folder.
 fn check_shard_name(name: &str) -> Result<(), Flaw> {
     let plain = Path::new(name).file_name().is_some_and(|file| file == name);
     if plain && extension(Path::new(name)) == "safetensors" {
@@ -378,7 +379,7 @@ fn read_config(folder: &Path) -> Result<serde_json::Value, CheckpointError> {
     })
 }
 
-/// A small JSON file that says something about weights.
+/// Reads a small JSON file next to weights.
 pub fn read_description(path: &Path) -> Result<serde_json::Value, CheckpointError> {
     read_json(path, MAX_CONFIG_BYTES)
 }

@@ -1,4 +1,4 @@
-//! From the numbers a file stores to the numbers somebody wants: widening, narrowing, quantizing.
+//! Converts stored numbers: widening, narrowing, quantizing.
 
 use std::{borrow::Cow, num::NonZero, thread};
 
@@ -8,12 +8,12 @@ use candle_core::{
 };
 use half::{bf16, f16};
 
-/// What dense weights are quantized to while they are loaded. Weights that are already quantized stay as they
-/// are, and rows that are not whole blocks stay dense.
+/// Quantization of dense weights during loading. Quantized weights keep their type, and rows that are not whole blocks
+/// stay dense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantize {
     Q8_0,
-    /// As files of this kind usually are: Q6_K for the output, Q8_0 where a row is not a multiple of 256.
+    /// The common mix: Q6_K for the output, Q8_0 for rows that are not a multiple of 256.
     Q4K,
 }
 
@@ -74,7 +74,7 @@ pub fn dense_as(
     })
 }
 
-/// Stored numbers as f32, whatever they are stored as; `bytes` are whole blocks.
+/// Converts stored numbers of any type to f32; `bytes` are whole blocks.
 pub fn floats(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<f32>> {
     let pairs = || bytes.as_chunks::<2>().0.iter();
     Ok(match dtype {
@@ -107,7 +107,7 @@ pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// A dense number that is none, if there is one: it would spread over everything that is computed.
 pub fn first_odd(dtype: GgmlDType, bytes: &[u8]) -> Result<Option<f32>> {
-    /// Bytes that are looked at without a branch.
+    /// Bytes that are checked without a branch.
     const PIECE: usize = 1 << 14;
     let is_odd = |piece: &[u8]| {
         let pairs = piece.as_chunks::<2>().0.iter().copied();

@@ -1,4 +1,4 @@
-//! Reads little-endian numbers from bytes that may say anything, and never past their end.
+//! Reads little-endian numbers from untrusted bytes, never past their end.
 
 use super::error::Flaw;
 

@@ -9,14 +9,14 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// Nothing to load where we were sent.
+    /// The path has no model.
     #[error("{}: {found}; expected {wanted}", .path.display())]
     NotFound {
         path: PathBuf,
         found: String,
         wanted: String,
     },
-    /// The file is there and the system would not let us read it.
+    /// The system refused access to an existing file.
     #[error("reading {} failed: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     /// A format that we never open.
@@ -30,7 +30,7 @@ pub enum CheckpointError {
         found: String,
         wanted: String,
     },
-    /// The file is sound and asks for something this program does not do.
+    /// The file is valid but needs an unsupported feature.
     #[error("{}: {what}: found {found}; supported: {known}", .path.display())]
     Unsupported {
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// For a client, who knows the file by its name alone: the folder is its owner's business.
+    /// For clients, who must not see the owner's folders: keeps only the file name.
     #[must_use]
     pub fn without_folder(mut self) -> Self {
         let (Self::NotFound { path, .. }
@@ -63,7 +63,7 @@ impl CheckpointError {
     }
 }
 
-/// What is wrong with something read, before it is known in which file.
+/// An error in a file whose path is not known yet.
 #[derive(Debug)]
 pub enum Flaw {
     Broken {
@@ -142,7 +142,7 @@ pub fn sized(name: &str, value: usize) -> Result<usize, Flaw> {
 /// The deepest networks that people publish have some hundred layers.
 const MOST_LAYERS: usize = 1024;
 
-/// A number of layers, before anything is made for each of them.
+/// Checks a number of layers, before anything is allocated per layer.
 pub fn layered(name: &str, value: usize) -> Result<usize, Flaw> {
     match (1..=MOST_LAYERS).contains(&value) {
         true => Ok(value),

@@ -9,12 +9,12 @@ pub const E4M3: TensorType = TensorType::Other {
 };
 /// Rows and columns that share a scale.
 pub const BLOCK: usize = 128;
-/// What the name of a matrix's scales has behind its own.
+/// Suffixes of a matrix's scales.
 pub const SCALES: [&str; 2] = ["_scale_inv", "_scale"];
 /// Ends of the names of scales of activations.
 pub const UNUSED: [&str; 3] = [".input_scale", ".activation_scale", ".output_scale"];
 
-/// The numbers of a matrix of so many columns, with a scale for each block of so many rows and columns.
+/// The numbers of a matrix with this many columns, and a scale per block of rows and columns.
 pub fn widened(codes: &[u8], cols: usize, scales: &[f32], block: [usize; 2]) -> Vec<f32> {
     let values: Vec<f32> = (0..=u8::MAX).map(value).collect();
     let [block_rows, block_cols] = block.map(|size| size.max(1));

@@ -1,5 +1,5 @@
-//! Broken files by the thousand: whatever happens to a valid file, reading it neither panics nor asks for
-//! more memory than the file could fill. `MUSTER_FUZZ_SECONDS` makes the run as long as one likes.
+//! Fuzzing: however a valid file is broken, reading it neither panics nor allocates more memory than the file could
+//! fill. `MUSTER_FUZZ_SECONDS` sets the duration.
 #![expect(
     unsafe_code,
     reason = "an allocator that remembers the largest request is unsafe to write"
@@ -66,7 +66,7 @@ fn small_gguf() -> Vec<u8> {
     file
 }
 
-/// Hands thousands of broken versions of a valid file to somebody who says whether they were refused.
+/// Calls `refused` with thousands of broken versions of a valid file.
 pub fn fuzz(valid: &[u8], rounds: u64, refused: impl Fn(&[u8]) -> Option<()>) {
     assert_eq!(refused(valid), None, "the file is valid to begin with");
     let seconds = std::env::var("MUSTER_FUZZ_SECONDS").ok();
@@ -167,7 +167,7 @@ static ALLOCATOR: Remembering = Remembering;
 struct Remembering;
 
 fn remember(size: usize) {
-    // A thread on its way out has no such memory any more, and nobody asks it.
+    // A terminating thread has no thread-local memory left, and its maximum is never read.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 

@@ -1,4 +1,4 @@
-//! What a file says of its tensors, checked against the file before anybody believes it.
+//! Tensor headers of a file, checked against its length.
 
 use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
 
@@ -9,23 +9,23 @@ use super::iq::IqType;
 use super::packed::{PackedMatrixParts, StoredRange};
 use muster_kernels::WeightType;
 
-/// One tensor of a checkpoint, as its file describes it.
+/// A tensor in a checkpoint's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorHeader {
     pub name: String,
     /// Rows first, as everywhere in this program; a GGUF file lists the other way round.
     pub shape: Vec<usize>,
     pub dtype: TensorType,
-    /// Its size in the file, or once it is converted.
+    /// Its size in the file, or after conversion.
     pub bytes: u64,
-    /// StoredForm so, and converted to `dtype` when it is read.
+    /// The stored form, if it is converted to `dtype` when read.
     pub converted_from: Option<StoredForm>,
     /// Which of the checkpoint's files holds it, and where in that file.
     pub(super) file: usize,
     pub(super) range: Range<usize>,
 }
 
-/// What a tensor is made of when it is read.
+/// The stored form of a tensor that is converted when read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredForm {
     Iq(IqType),
@@ -128,17 +128,17 @@ impl From<GgmlDType> for TensorType {
     }
 }
 
-/// What a file claims of one tensor: its place counts from the start of the file's data.
+/// An unchecked tensor header: its offset counts from the start of the file's data.
 pub struct Claim {
     pub name: String,
     pub shape: Vec<usize>,
     pub dtype: TensorType,
-    /// StoredForm so, and held as `dtype`.
+    /// For a tensor of this form, held as `dtype`.
     pub converted_from: Option<IqType>,
     pub start: u64,
 }
 
-/// Turns claims into headers: whole blocks, inside the file, one name each, nothing on top of anything.
+/// Checks claims: whole blocks, within the file, unique names, no overlaps.
 pub fn check_claims(
     claims: Vec<Claim>,
     data_start: u64,
@@ -186,7 +186,7 @@ fn placed(claim: Claim, data_start: u64, file_bytes: u64) -> Result<TensorHeader
         return Err(Flaw::broken(what(), found, wanted));
     };
     Ok(TensorHeader {
-        // The file is mapped, so whatever lies inside it fits a usize.
+        // The file is mapped, so every offset inside it fits a usize.
         range: start as usize..end as usize,
         name: claim.name,
         shape: claim.shape,

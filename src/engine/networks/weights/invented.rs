@@ -8,13 +8,13 @@ use half::f16;
 
 use super::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType};
 
-/// Every tensor that is asked for, of small random numbers.
+/// Tensors of small random numbers for any name.
 pub struct InventedTensors {
     dtype: GgmlDType,
 }
 
 impl InventedTensors {
-    /// As models are usually served there: f32 on a CPU, f16 on a GPU.
+    /// The usual type on a device: f32 on a CPU, f16 on a GPU.
     pub fn on(device: &Device) -> Self {
         let dtype = match device {
             Device::Cpu => GgmlDType::F32,
@@ -61,7 +61,7 @@ impl TensorSource for InventedTensors {
     }
 }
 
-/// Numbers whose products stay small: each output is a sum over everything but the first dimension.
+/// Scaled so that products stay small: each output is a sum over all dimensions but the first.
 fn invented(shape: &[usize]) -> impl Iterator<Item = f32> {
     let count: usize = shape.iter().product();
     let inputs = (count / shape.first().copied().unwrap_or(1).max(1)).max(1);

@@ -1,7 +1,7 @@
-//! The IQ types of GGUF: blocks of 32 or 256 numbers whose codes name points of a grid or levels of a table. Memory has them as
-//! Q8_0, whose rounding is small beside theirs.
+//! The IQ types of GGUF: blocks of 32 or 256 numbers whose codes index points of a grid or levels of a table. Converted
+//! to Q8_0, whose rounding error is small in comparison.
 //!
-//! `iq-grids.bin` has the grids, as `tests/fixtures/make/iq.py` writes them.
+//! `tests/fixtures/make/iq.py` generates the grids in `iq-grids.bin`.
 
 use std::{num::NonZero, thread};
 
@@ -111,7 +111,7 @@ impl IqType {
     }
 }
 
-/// As candle rounds to Q8_0.
+/// Rounds to Q8_0 like candle.
 fn rounded(numbers: &[f32], out: &mut [u8]) {
     let largest = numbers
         .iter()
@@ -143,14 +143,14 @@ fn nibble(bytes: &[u8], at: usize) -> u8 {
 }
 
 const GRIDS: &[u8] = include_bytes!("iq-grids.bin");
-/// Where each grid begins among the points of all, two bytes each.
+/// Offsets of the grids in the file, in points of two bytes.
 const IQ2_XXS_GRID: usize = 0;
 const IQ2_XS_GRID: usize = 256;
 const IQ2_S_GRID: usize = 768;
 const IQ3_XXS_GRID: usize = 1792;
 const IQ3_S_GRID: usize = 2048;
 
-/// The coordinates of a point by their codes: eight of two bits in grids of IQ2, four of three bits in those of IQ3.
+/// The coordinates of a point by code: eight codes of two bits in IQ2's grids, four of three bits in IQ3's.
 const IQ2_LEVELS: [f32; 4] = [8.0, 25.0, 43.0, 0.0];
 const IQ3_XXS_LEVELS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
 const IQ3_S_LEVELS: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];

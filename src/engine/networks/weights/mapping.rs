@@ -1,4 +1,4 @@
-//! A file in memory without a copy: the operating system brings the pages that are read and may drop them.
+//! Memory-mapped files: the operating system loads pages on demand and may drop them.
 #![expect(
     unsafe_code,
     reason = "a memory map is unsafe: the file must not change while it is mapped"
@@ -15,9 +15,9 @@ pub struct Mapping {
 impl Mapping {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let file = File::open(path)?;
-        // SAFETY: the map is read-only. It stays sound as long as nobody shortens the file
-        // while we run: our own hub writes elsewhere and renames, and a user who truncates a model in use
-        // gets the same SIGBUS from every program that maps its files.
+        // SAFETY: the map is read-only. It stays sound as long as the file is not truncated: our hub writes other files
+        // and renames them, and a user who truncates a model in use causes the same SIGBUS in every program that maps
+        // its files.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Arc::new(Self { map }))
     }
@@ -34,15 +34,15 @@ impl Mapping {
             .advise_range(Advice::WillNeed, range.start, range.len());
     }
 
-    /// Gives back the memory of the whole pages in a range; reading them again brings them from the file.
+    /// Releases the memory of the whole pages in a range; later reads load them from the file again.
     fn release(&self, range: &Range<usize>) {
         let start = range.start.next_multiple_of(PAGE_BYTES);
         let end = range.end / PAGE_BYTES * PAGE_BYTES;
         if start >= end {
             return;
         }
-        // SAFETY: on a read-only map of a file this drops clean pages, which hold what the file holds; the
-        // contents seen through existing references do not change.
+        // SAFETY: on a read-only map of a file this drops clean pages, whose content equals the file's; existing
+        // references see the same content.
         let released = unsafe {
             self.map
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
@@ -102,7 +102,7 @@ impl TensorBytes {
         }
     }
 
-    /// Called when the bytes were copied elsewhere, so that the file does not stand in memory twice.
+    /// Called after the bytes were copied elsewhere, so that they are in memory only once.
     pub fn release(&self) {
         if let Self::Mapped { mapping, range } = self {
             mapping.release(range);

@@ -1,7 +1,7 @@
-//! Weights from disk to device: files are mapped, their headers are checked with our own arithmetic before
-//! anything is allocated, and only `.safetensors`, `.gguf` and the files of whisper.cpp are ever opened.
+//! Weights from disk to device: files are mapped, their headers are checked before anything is allocated, and only
+//! `.safetensors`, `.gguf` and the files of whisper.cpp are opened.
 //!
-//! [`Checkpoint`] is what a model's files say; what a matrix becomes on a device is decided in `weight.rs`.
+//! [`Checkpoint`] has the content of a model's files; `weight.rs` chooses the layout of matrices on a device.
 
 mod checkpoint;
 pub(in crate::networks) mod convert;

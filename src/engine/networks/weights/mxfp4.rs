@@ -1,7 +1,7 @@
-//! MXFP4 (OCP microscaling formats, 2023): blocks of 32 numbers of four bits (e2m1) under one power of two (e8m0).
+//! MXFP4 (OCP microscaling formats, 2023): blocks of 32 numbers of four bits (e2m1) with a shared power of two (e8m0).
 //!
-//! GGUF stores a block as its exponent and sixteen bytes, whose low halves are the first sixteen numbers. The files of
-//! the hub have exponents and bytes in two tensors, and two neighbouring numbers in a byte.
+//! GGUF stores a block as its exponent and sixteen bytes, whose low halves are the first sixteen numbers. The hub's
+//! files have exponents and bytes in two tensors, and two neighbouring numbers in a byte.
 
 use candle_core::{Result, bail};
 use half::f16;
@@ -19,10 +19,10 @@ pub fn from_hub(codes: &[u8], exponents: &[u8]) -> Vec<u8> {
     blocks
 }
 
-/// Twice what a code stands for, plus 16: numbers of five bits, as Q5_0 stores them.
+/// Twice the value of a code, plus 16: five-bit numbers, as in Q5_0.
 const CODES: [u8; 16] = [16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4];
 
-/// The same numbers in blocks of Q5_0, whose scale is an f16.
+/// Converts to blocks of Q5_0, whose scale is an f16.
 pub fn as_q5_0(blocks: &[u8]) -> Result<Vec<u8>> {
     let (blocks, _) = blocks.as_chunks::<BLOCK_BYTES>();
     let mut out = Vec::with_capacity(blocks.len() * 22);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::networks::weights::convert;
 
-    /// What the codes 0 to 15 stand for.
+    /// The values of the codes 0 to 15.
     const VALUES: [f32; 16] = [
         0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
     ];

@@ -45,7 +45,7 @@ pub struct PackedMatrixParts {
     order: Option<StoredRange>,
 }
 
-/// Where bytes of the checkpoint are.
+/// A range of bytes in the checkpoint's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRange {
     pub file: usize,
@@ -61,7 +61,7 @@ const TILE: usize = 16;
 const I32: &str = "I32";
 
 impl Packing {
-    /// None where the configuration names no such form; other forms of these methods are refused by name.
+    /// `None` if the configuration declares no such format; other formats of these methods are refused by name.
     pub fn of(config: &Value) -> Result<Option<Self>, Flaw> {
         let config = match &config["quantization_config"] {
             Value::Null => &config["compression_config"],
@@ -244,7 +244,7 @@ impl Packing {
     }
 }
 
-/// What follows the name of a layer in the names of its parts.
+/// Suffixes of a layer's tensors.
 struct PartNames {
     codes: &'static str,
     scales: &'static str,

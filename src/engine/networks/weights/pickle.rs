@@ -1,7 +1,7 @@
-//! Tensors of PyTorch's `.ckpt`, `.pt`, `.pth` and `.bin` files, written anew as safetensors.
+//! Converts PyTorch's `.ckpt`, `.pt`, `.pth` and `.bin` files to safetensors.
 //!
-//! A pickle is a program. Here it describes objects: classes and calls are names, and the one call with a meaning is the one
-//! that rebuilds a tensor from bytes of the same archive. Nothing is imported or run.
+//! A pickle is a program. This parser only records objects: classes and calls are names, and the one supported call
+//! rebuilds a tensor from bytes of the same archive. Nothing is imported or executed.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ const MOST_DEPTH: usize = 4;
 const MOST_DIMENSIONS: usize = 8;
 const FORMAT: &str = "a zip archive of PyTorch 1.6 or newer with one data.pkl";
 
-/// An archive whose tensors are known and not read yet.
+/// An archive whose tensor headers are known.
 #[derive(Debug)]
 pub struct PickledFile {
     path: PathBuf,
@@ -212,7 +212,7 @@ impl PickleDescription {
             };
             match (has_model, is_model) {
                 (true, true) => self.walk(name, value, depth + 1)?,
-                // Optimizers and averages beside the model are no part of it.
+                // Optimizers and averages next to the model are dropped.
                 (true, false) => self.left_out.push(full),
                 (false, _) => self.walk(&full, value, depth + 1)?,
             }
@@ -243,7 +243,7 @@ impl PickledTensor {
         self.dtype.bitsize() / 8
     }
 
-    /// Each element is in the storage once: a tensor that repeats them is refused, whatever it says about its size.
+    /// Refuses a tensor that repeats elements of its storage, which could claim any size.
     fn bytes(&self) -> Result<usize, Flaw> {
         let mut sides = self.shape.iter().zip(&self.strides);
         if sides.any(|(size, stride)| *size > 1 && *stride == 0) {
@@ -353,7 +353,7 @@ fn tensor(name: &str, value: Object) -> Result<Option<PickledTensor>, Flaw> {
     }
 }
 
-/// Arguments: storage, offset, shape, strides, and what training needs.
+/// Arguments: storage, offset, shape, strides, and training options.
 fn rebuilt(name: &str, args: Vec<Object>) -> Result<PickledTensor, Flaw> {
     let broken = |what: &str| Flaw::broken(format!("the tensor {name:?}"), what, "a tensor");
     let mut args = args.into_iter();
@@ -420,7 +420,7 @@ fn number(value: &Object) -> Option<usize> {
     }
 }
 
-/// The start of a file in the archive, up to so many bytes.
+/// The start of a file in the archive, up to this many bytes.
 fn entry(
     archive: &mut ZipArchive<BufReader<File>>,
     name: &str,
@@ -488,7 +488,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(numbers("model.weight"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-        // Transposed, and a column of another storage.
+        // A transposed tensor, and a column of another storage.
         assert_eq!(file.tensor("model.turned").unwrap().shape(), [3, 2]);
         assert_eq!(numbers("model.turned"), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
         assert_eq!(numbers("model.part"), [4.0, 5.0]);

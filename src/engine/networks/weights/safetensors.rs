@@ -15,11 +15,11 @@ use super::{
     header::{Claim, TensorHeader, TensorType, check_claims},
 };
 
-/// A tensor's entry is about 100 bytes, so this is room for some hundred thousand of them.
+/// A tensor's entry takes about 100 bytes, so this is enough for some hundred thousand tensors.
 const MAX_HEADER_BYTES: u64 = 1 << 25;
 const MAX_DIMS: usize = 8;
 
-/// Text that a file keeps beside its tensors, by name.
+/// Text metadata of a file, by name.
 pub type Metadata = BTreeMap<String, String>;
 
 pub fn parse(file: &[u8]) -> Result<Vec<TensorHeader>, Flaw> {
@@ -176,7 +176,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
 pub mod tests {
     use super::*;
 
-    /// A file with this header and so many bytes of data.
+    /// A file with this header and this many bytes of data.
     pub fn file(header: &str, data_bytes: usize) -> Vec<u8> {
         let mut file = (header.len() as u64).to_le_bytes().to_vec();
         file.extend(header.as_bytes());

@@ -1,4 +1,4 @@
-//! Where a decoder's tensors come from: a checkpoint, or thin air for a benchmark.
+//! Sources of a decoder's tensors: a checkpoint, or random numbers for a benchmark.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use candle_core::quantized::GgmlDType;
 use super::{Checkpoint, Flaw, TensorBytes, TensorHeader, TensorType};
 
 pub trait TensorSource {
-    /// What errors name.
+    /// The path for errors.
     fn path(&self) -> &Path;
     fn headers(&self) -> &[TensorHeader];
     fn header(&self, name: &str) -> Option<&TensorHeader>;

@@ -1,4 +1,4 @@
-//! The facts of a checkpoint that people ask for before they ask it anything.
+//! A checkpoint's facts for listings: parameters and format.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::header::{TensorHeader, TensorType};
 pub struct CheckpointSummary {
     /// Size of the files.
     pub bytes: u64,
-    /// None where much of the files is stored in a form that does not tell.
+    /// `None` if much of the files has an opaque format.
     pub parameters: Option<u64>,
     pub format: &'static str,
     /// Architecture, in the words of the files.
@@ -19,7 +19,7 @@ pub struct CheckpointSummary {
     pub quantization: Option<String>,
 }
 
-/// Other data may take this part of the bytes: positions and masks are small beside weights.
+/// The least proportion of weights in the bytes: positions and masks are small in comparison.
 const LEAST_WEIGHTS: f64 = 0.99;
 
 impl Checkpoint {

@@ -28,7 +28,7 @@ pub struct WeightSpan<'a, const N: usize> {
 enum Kind {
     /// Laid out for this CPU's own products.
     Packed(PackedMatrix),
-    /// In candle's blocks, for types we have no layout for, and on other devices.
+    /// In candle's blocks, for types without a packed layout, and on other devices.
     Blocks(QMatMul),
     /// Other devices' dense matrices, in the type of the activations.
     Dense(Tensor),
@@ -80,7 +80,7 @@ impl Weight {
         Self::place(GgmlDType::Q5_0, &bytes, shape, device, None)
     }
 
-    /// What it takes of the device's memory.
+    /// Device memory of the weight.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -140,7 +140,7 @@ impl Weight {
     }
 }
 
-/// From so many rows on a GPU is faster with the whole matrix in f16, made anew for each product, and the vendor's library.
+/// For this many rows or more on a GPU, dequantizing the whole matrix to f16 for each cuBLAS product is faster.
 const ROWS_OF_WHOLE: usize = 256;
 
 fn reads_whole(x: &Tensor) -> Result<bool> {

@@ -26,7 +26,7 @@ pub struct LayerRopes {
 }
 
 impl File<'_> {
-    /// For heads of these sizes: of layers that see all, and of those with a window.
+    /// For heads of these sizes: of global layers, and of those with a window.
     pub(super) fn ropes(
         &self,
         [head_dim, windowed_dim]: [usize; 2],

@@ -26,7 +26,7 @@ struct LayerPart {
     cols: usize,
 }
 
-/// The rows of a matrix among those that an expert has in a tensor of all experts.
+/// The rows of a matrix within an expert's part of a tensor with all experts.
 #[derive(Clone, Copy)]
 struct ExpertRows {
     total: usize,
@@ -40,7 +40,7 @@ impl ExpertRows {
         (0..self.count).map(move |row| self.first + row * self.step)
     }
 
-    /// These rows of an expert, out of rows of so many bytes.
+    /// These rows of an expert, each of `row_bytes`.
     fn of(self, all: &[u8], expert: usize, row_bytes: usize) -> Vec<u8> {
         let first = expert * self.total;
         let rows = self.indices().map(|row| (first + row) * row_bytes);

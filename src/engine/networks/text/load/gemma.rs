@@ -1,4 +1,4 @@
-//! What layers of Gemma 3n and 4 have besides: inputs of their own, and experts beside a dense part.
+//! Further parts of the layers of Gemma 3n and 4: per-layer inputs, and experts parallel to a dense part.
 
 use super::{
     super::{

@@ -1,5 +1,5 @@
-//! From a checkpoint's tensors to a decoder on a device: which tensors make which part. `tensors.rs` finds and
-//! places each of them.
+//! Loads a checkpoint's tensors as a decoder on a device: assembles parts from tensors, which `tensors.rs` finds and
+//! places.
 
 mod experts;
 mod gemma;
@@ -25,7 +25,7 @@ use crate::networks::{
 use muster_kernels::{AttentionOptions, Constants};
 use tensors::{Loader, RowRange};
 
-/// What an operator may ask of the weights.
+/// An operator's options for the weights.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadOptions {
     /// Quantize dense weights while loading.
@@ -38,11 +38,11 @@ pub struct LoadOptions {
     pub is_headless: bool,
 }
 
-/// Told how many bytes of the weights are on the device, and how many there are.
+/// Called with the loaded and total bytes of the weights.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Checkpoint {
-    /// What the decoder in these files is; refuses by name whatever it would have to ignore.
+    /// The spec of the decoder in these files; refuses unsupported settings by name.
     pub fn spec(&self) -> Result<DecoderSpec, CheckpointError> {
         let spec = match self.description() {
             Description::Config(value) => config::spec(value),
@@ -68,7 +68,7 @@ impl Checkpoint {
         let experts = Role::Layer(0, Part::GateUpExperts);
         let dense = Role::Layer(0, Part::Gate);
         let telling = [
-            // Towers are beside the network, or all layers have a part that no other family calls so.
+            // Towers are separate from the network, or all layers have a part with a unique name.
             (Naming::Gemma4BesideTower, experts),
             (Naming::BesideTower(Nesting::LanguageModel), Role::Embedding),
             (Naming::Lfm2, Role::FinalNorm),

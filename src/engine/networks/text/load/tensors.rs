@@ -1,4 +1,4 @@
-//! One tensor at a time: found by its role, checked, and placed on the device.
+//! Finds tensors by role, checks them, and places them on the device, one at a time.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::networks::{
     weights::{Flaw, TensorBytes, TensorHeader, TensorSource, TensorType, Weight, convert, fp8},
 };
 
-/// What GGUF files of LFM2 call the norm after the last layer.
+/// LFM2's name of the final norm in GGUF files.
 const LFM2_FINAL_NORM: &str = "token_embd_norm.weight";
 
-/// Rows of a matrix: all of a tensor's, or those of them that a part of a layer takes.
+/// Rows of a tensor: all of them, or those of one part of a layer.
 #[derive(Debug, Clone, Copy)]
 pub struct RowRange {
     role: Role,
@@ -42,20 +42,20 @@ impl RowRange {
         }
     }
 
-    /// The bytes of these rows in those of the tensor.
+    /// The bytes of these rows.
     fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let row_bytes = bytes.len() / self.total;
         &bytes[self.first * row_bytes..(self.first + self.count) * row_bytes]
     }
 }
 
-/// Places one tensor after the other, and remembers which were asked for.
+/// Places tensors one after the other, and records those that were used.
 pub struct Loader<'a> {
     source: &'a dyn TensorSource,
     pub naming: Naming,
     pub device: &'a Device,
     options: &'a LoadOptions,
-    /// Of activations, norms and biases.
+    /// Type of activations, norms and biases.
     pub dtype: DType,
     progress: Progress<'a>,
     total: u64,
@@ -95,7 +95,7 @@ impl<'a> Loader<'a> {
         Ok(embedding)
     }
 
-    /// Where the rows of the parts of a layer are: in a tensor for each, or one after the other in that of them all.
+    /// The rows of a layer's parts: in separate tensors, or concatenated in a fused one.
     pub fn rows<const N: usize>(
         &self,
         layer: usize,
@@ -347,7 +347,7 @@ impl<'a> Loader<'a> {
         self.source.header(name).map(|header| header.dtype)
     }
 
-    /// All is there, also what stood in the file for nobody.
+    /// Reports completion, including unused tensors of the file.
     pub fn report_all(&mut self) {
         (self.progress)(self.total, self.total);
     }
@@ -370,7 +370,7 @@ impl<'a> Loader<'a> {
             }
     }
 
-    /// A tensor that nobody asked for belongs to a network that computes something else.
+    /// Refuses unused tensors, which belong to a different network.
     pub fn check_nothing_was_ignored(&self, spec: &DecoderSpec) -> Result<(), Flaw> {
         let unread = spec.unread_tensors(self.naming);
         let harmless = |name: &str| {
@@ -409,8 +409,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// The type of activations: f32 on the CPU, whose products take nothing else, and elsewhere that of dense
-/// weights. Quantized ones get bf16, because Qwen's activations overflow f16.
+/// The type of activations: f32 on the CPU, whose products support no other, and elsewhere that of dense weights.
+/// Quantized weights use bf16, because Qwen's activations overflow f16.
 fn compute_dtype(
     source: &dyn TensorSource,
     naming: Naming,

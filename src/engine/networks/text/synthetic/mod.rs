@@ -1,7 +1,7 @@
-//! Decoders of random weights, made in place: what a benchmark runs when nobody has the file.
+//! Synthetic decoders with random weights, for benchmarks without a model file.
 //!
-//! The numbers are a function of a tensor's name alone, so a decoder made here and the GGUF file written here
-//! compute the same.
+//! The numbers are a function of a tensor's name alone, so that a decoder created in memory and its GGUF file compute
+//! the same.
 
 mod noise;
 mod quant;
@@ -31,7 +31,7 @@ use crate::networks::weights::{
     CheckpointError, GgufWriter, TensorBytes, TensorHeader, TensorSource, TensorType,
 };
 
-/// The tensors of a decoder that nobody trained, under the names that GGUF files use.
+/// The tensors of a synthetic decoder, with the names of GGUF files.
 pub struct Synthetic {
     spec: DecoderSpec,
     quant: SyntheticQuant,
@@ -256,7 +256,7 @@ impl Synthetic {
         match (factors, header.shape.as_slice()) {
             (Some((_, factors)), _) => numbers(factors.to_vec()),
             (None, [size]) if header.name.ends_with("norm.weight") => numbers(vec![1.0; *size]),
-            // Of decays.
+            // Decay rates.
             (None, [size]) if header.name.ends_with("ssm_a") => numbers(vec![-0.5; *size]),
             (None, shape) => {
                 let cols = shape.last().copied().unwrap_or(1);
@@ -361,7 +361,7 @@ mod tests {
             [8, 8, 0]
         );
         let bytes: u64 = source.headers.iter().map(|header| header.bytes).sum();
-        // Published files of this model and mix have about 0.81 GB, some 8 MB of it vocabulary.
+        // Published files of this model and mix have about 0.81 GB, of which some 8 MB are vocabulary.
         assert!((795_000_000..808_000_000).contains(&bytes), "{bytes}");
     }
 }

@@ -5,7 +5,7 @@ use std::{num::NonZero, thread};
 use candle_core::quantized::GgmlDType;
 use half::f16;
 
-/// Blocks of this type whose numbers spread about `spread` around zero; the same bytes for the same name.
+/// Random blocks of this type with a spread of `spread` around zero; the same bytes for the same name.
 pub fn blocks(dtype: GgmlDType, bytes: usize, name: &str, spread: f32) -> Vec<u8> {
     let mut made = vec![0; bytes];
     let part_bytes = BLOCKS_AT_ONCE * dtype.type_size();
@@ -65,7 +65,7 @@ fn scale(dtype: GgmlDType, block: &mut [u8], spread: f32) {
         }
         GgmlDType::Q6K => put(block, 208, spread / 1369.0),
         GgmlDType::Q4K => {
-            // The minimum that is taken away is the mean of what it is taken from.
+            // The subtracted minimum equals the mean, which centers the numbers.
             put(block, 0, spread / 258.0);
             put(block, 2, spread / 258.0 * 7.5);
         }

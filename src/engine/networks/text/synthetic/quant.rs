@@ -42,7 +42,7 @@ impl SyntheticQuant {
         QUANTS.iter().map(|entry| entry.1)
     }
 
-    /// By which GGUF files name the mix.
+    /// The number of the mix in GGUF files.
     pub fn number(self) -> u64 {
         self.entry().2
     }
@@ -52,7 +52,7 @@ impl SyntheticQuant {
         entry.unwrap_or(&QUANTS[0])
     }
 
-    /// What a matrix of this role and width is stored as.
+    /// The storage type of a matrix with this role and width.
     pub fn dtype(self, role: Role, cols: usize, spec: &DecoderSpec) -> GgmlDType {
         let wanted = match self {
             Self::Q4KM | Self::Q5KM if needs_more_bits(role, spec) => GgmlDType::Q6K,
@@ -76,8 +76,8 @@ impl SyntheticQuant {
     }
 }
 
-/// Where llama.cpp's mix spends two bits more: the output, and values and the way down in the first and last
-/// eighth of the layers and every third between.
+/// The matrices with two more bits in llama.cpp's mix: the output, and the value and down projections in the first and
+/// last eighth of the layers and every third in between.
 fn needs_more_bits(role: Role, spec: &DecoderSpec) -> bool {
     let eighth = spec.layers / 8;
     match role {

@@ -1,6 +1,5 @@
-//! A vocabulary for models that nobody trained: all bytes, then every word of small letters in order, as a
-//! byte-pair encoding in GPT-2's style, so that any program that reads GGUF files can read text into it and
-//! serve chats.
+//! A vocabulary for synthetic models: all bytes, then every word of lower-case letters in order, as a byte-pair
+//! encoding in GPT-2's style, so that any program for GGUF files can tokenize text and serve chats.
 
 use crate::networks::weights::{GgufValue, GgufWriter};
 
@@ -52,7 +51,7 @@ fn list(values: impl Iterator<Item = GgufValue>) -> GgufValue {
     GgufValue::List(values.collect())
 }
 
-/// The first so many words of at least two letters, the shorter first, each as a shorter word and a letter.
+/// The first `count` words of at least two letters, in order of length, each split into a shorter word and a letter.
 fn merged(count: usize) -> Vec<(String, char)> {
     let mut made = Vec::with_capacity(count);
     let mut shorter: Vec<String> = ('a'..='z').map(String::from).collect();

@@ -27,7 +27,7 @@ pub struct VideoAutoencoder {
     decoder: Vec<VideoStage>,
 }
 
-/// One video on its way through an encoder or a decoder.
+/// A video in progress through an encoder or a decoder.
 pub struct FrameStream<'a> {
     stages: &'a [VideoStage],
     memory: FrameMemory,
@@ -56,12 +56,12 @@ impl VideoAutoencoder {
         &self.spec
     }
 
-    /// From frames `[1, height, width, 3]` in -1 to 1 to means and logarithms of variances of latents, joined.
+    /// Encodes frames `[1, height, width, 3]` from -1 to 1 to means and log variances of latents, concatenated.
     pub fn encoding(&self) -> FrameStream<'_> {
         FrameStream::new(&self.encoder)
     }
 
-    /// From frames of latents `[1, height, width, channels]`, unscaled, to frames of about -1 to 1.
+    /// Decodes latent frames `[1, height, width, channels]`, unscaled, to frames of about -1 to 1.
     pub fn decoding(&self) -> FrameStream<'_> {
         FrameStream::new(&self.decoder)
     }

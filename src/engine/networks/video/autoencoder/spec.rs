@@ -19,7 +19,7 @@ pub struct VideoAutoencoderSpec {
     pub halves_time: Vec<bool>,
     /// Levels have a path around them: Wan 2.2.
     pub is_residual: bool,
-    /// So many pixels on each side become channels first.
+    /// Side of pixel squares that are folded into channels first.
     pub patch: usize,
     /// Latents are `(z - mean) / deviation`, for each channel.
     pub mean: Vec<f64>,
@@ -57,7 +57,7 @@ const MOST_WIDTH: usize = 1 << 14;
 const MOST_PATCH: usize = 16;
 
 impl VideoAutoencoderSpec {
-    /// From the `config.json` of diffusers' AutoencoderKLWan.
+    /// Reads the `config.json` of diffusers' AutoencoderKLWan.
     pub fn read(value: &serde_json::Value) -> Result<Self, Flaw> {
         let json: VideoAutoencoderJson = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "an AutoencoderKLWan"))?;

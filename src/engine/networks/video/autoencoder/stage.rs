@@ -1,4 +1,4 @@
-//! The stages of a video autoencoder: convolutions over a frame and those before it, residual blocks, attention.
+//! The stages of a video autoencoder: causal convolutions over frames, residual blocks, attention.
 
 use candle_core::{Result, Tensor};
 
@@ -7,7 +7,7 @@ use crate::networks::blocks::{ComponentReader, Projection};
 use crate::networks::weights::Flaw;
 use muster_kernels::{Axis, Convolution, Mask, dense_attention, rms_norm, silu};
 
-/// One frame in; none, one or two frames out.
+/// A stage with one input frame, and none, one or two output frames.
 pub enum VideoStage {
     Fold(usize),
     Unfold(usize),
@@ -136,7 +136,7 @@ impl ChannelNorm {
     }
 }
 
-/// Two causal convolutions beside a shortcut.
+/// Two causal convolutions with a shortcut.
 pub struct CausalResnet {
     first_norm: ChannelNorm,
     first: CausalConvolution,

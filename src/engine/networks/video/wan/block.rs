@@ -1,4 +1,4 @@
-//! One block: attention of all tokens to each other, attention to the text, a feed-forward layer.
+//! A transformer block: self-attention, cross-attention to the text, feed-forward.
 
 use candle_core::{D, Result, Tensor};
 
@@ -147,7 +147,7 @@ impl WanAttention {
         })
     }
 
-    /// Attention of the tokens of `x` to those of `seen`, turned where they have places.
+    /// Attention of the tokens of `x` to those of `seen`, with rope for tokens with positions.
     async fn forward(
         &self,
         x: &Tensor,
@@ -171,7 +171,7 @@ impl WanAttention {
     }
 }
 
-/// Attention in parts of so many pairs of a query and a key, that stops between them.
+/// Attention in chunks of at most `most_pairs` query-key pairs, yielding between them.
 async fn attend(q: &Tensor, k: &Tensor, v: &Tensor, most_pairs: usize) -> Result<Tensor> {
     let (_, queries, heads, size) = q.dims4()?;
     let scale = (size as f32).powf(-0.5);

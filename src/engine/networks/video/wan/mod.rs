@@ -146,7 +146,7 @@ impl WanTransformer {
         self.to_video(&self.outward.apply(&normed)?, rope.grid)
     }
 
-    /// What each run of tokens is shifted, scaled and gated by: in blocks, and before the end.
+    /// Shift, scale and gate of each run of tokens: for blocks, and for the last layer.
     fn modulations(
         &self,
         times: &[FrameTimes],

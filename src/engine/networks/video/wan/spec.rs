@@ -51,11 +51,11 @@ fn usual_positions() -> usize {
 const THETA: f64 = 10_000.0;
 const QUERY_KEY_NORM: &str = "rms_norm_across_heads";
 const MOST_PATCH: usize = 16;
-/// Settings of networks that see an image beside the text through an encoder of its own.
+/// Settings of networks with a separate image encoder.
 const OF_IMAGES: &[&str] = &["image_dim", "added_kv_proj_dim", "pos_embed_seq_len"];
 
 impl WanSpec {
-    /// From the `config.json` of diffusers' WanTransformer3DModel.
+    /// Reads the `config.json` of diffusers' WanTransformer3DModel.
     pub fn read(value: &Value) -> Result<Self, Flaw> {
         let json: WanJson = serde_json::from_value(value.clone())
             .map_err(|error| Flaw::broken("config.json", error, "a WanTransformer3DModel"))?;

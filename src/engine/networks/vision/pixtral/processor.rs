@@ -36,7 +36,7 @@ impl PixtralProcessor {
         })
     }
 
-    /// The same for images of at most so many pixels.
+    /// The same with a limit of pixels.
     pub fn within(&self, pixels: usize) -> Self {
         Self {
             longest: self.longest.min(pixels.isqrt()).max(self.block),

@@ -10,7 +10,7 @@ use muster_kernels::GateKind;
 
 /// The largest side of a patch, and patches in a row of a token.
 const MOST_PATCH: usize = 256;
-/// Of norms in the tower.
+/// Epsilon of the tower's norms.
 const EPSILON: f64 = 1e-5;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct PixtralSpec {
     /// Patches in a row of a token.
     pub merge_size: usize,
     pub rope_theta: f64,
-    /// Of the norm behind the tower.
+    /// Epsilon of the norm after the tower.
     pub projector_epsilon: f64,
     pub projector_has_bias: bool,
     pub out_size: usize,
@@ -47,7 +47,7 @@ struct PixtralRopeJson {
     rope_theta: Option<f64>,
 }
 
-/// As the reference has it.
+/// Defaults of the reference.
 impl Default for PixtralJson {
     fn default() -> Self {
         Self {

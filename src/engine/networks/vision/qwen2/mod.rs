@@ -1,4 +1,4 @@
-//! The eyes of Qwen2.5-VL: the image processor of Qwen3-VL, and a tower most of whose layers see windows.
+//! The vision tower of Qwen2.5-VL: the image processor of Qwen3-VL, and mostly layers with windowed attention.
 
 mod spec;
 mod tower;

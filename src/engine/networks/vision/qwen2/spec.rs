@@ -52,7 +52,7 @@ struct Qwen2RopeJson {
     rope_theta: Option<f64>,
 }
 
-/// As the reference has it.
+/// Defaults of the reference.
 impl Default for Qwen2Json {
     fn default() -> Self {
         Self {

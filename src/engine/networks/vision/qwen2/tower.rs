@@ -96,7 +96,7 @@ impl Tower for Qwen2Tower {
         let head = self.spec.block.hidden / self.spec.block.heads;
         let rope = axial_rope(&places, head, self.spec.rope_theta, &self.device)?;
         let at = Tensor::arange(0, places.len() as u32, &self.device)?;
-        // Where each token in rows stands among those in windows.
+        // Maps the tokens from row order to window order.
         let mut order = vec![0_u32; tokens.len()];
         for (at, [row, column]) in tokens.iter().enumerate() {
             order[row * grid.columns + column] = at as u32;

@@ -7,12 +7,12 @@ use crate::networks::vision::resize::{Filter, Weights, resize};
 use crate::networks::vision::settings::{ProcessorJson, same};
 use crate::networks::weights::Flaw;
 
-/// The longer side of an image is at most so many times the shorter one.
+/// Limit of an image's aspect ratio.
 const MOST_ASPECT: u32 = 200;
 /// Sixteen times as many as published models take.
 const MOST_PIXELS: usize = 1 << 28;
 
-/// What an image is resized to, and its levels.
+/// Resizing and normalization of an image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QwenProcessor {
     /// Width and height of a patch.
@@ -33,7 +33,7 @@ pub struct PatchShape {
 }
 
 impl QwenProcessor {
-    /// That of the published models.
+    /// The processor of the published models.
     pub fn published() -> Self {
         Self {
             patch: 16,
@@ -44,7 +44,7 @@ impl QwenProcessor {
         }
     }
 
-    /// The same for images of at most so many pixels, as far as its own limits allow.
+    /// The same with a limit of pixels, within its own minimum.
     pub fn within(&self, pixels: usize) -> Self {
         let least = self.min_pixels.max(self.block() * self.block());
         Self {
@@ -53,8 +53,8 @@ impl QwenProcessor {
         }
     }
 
-    /// For a tower with such patches. What the file leaves open, or the whole file, is that of the published models of
-    /// Qwen3-VL.
+    /// For a tower with such patches. Defaults for omitted settings, or a missing file, are those of the published
+    /// models of Qwen3-VL.
     pub fn read(json: &ProcessorJson, patches: PatchShape) -> Result<Self, Flaw> {
         Self::published().with(json, patches)
     }
@@ -70,7 +70,7 @@ impl QwenProcessor {
         usual.with(json, patches)
     }
 
-    /// The same with what the file says.
+    /// Applies the settings of the file.
     fn with(self, json: &ProcessorJson, patches: PatchShape) -> Result<Self, Flaw> {
         json.check_patch(patches.side)?;
         same("merge_size", json.merge_size, patches.merge)?;

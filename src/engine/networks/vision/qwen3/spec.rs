@@ -8,9 +8,9 @@ use crate::networks::vision::image::CHANNELS;
 use crate::networks::weights::{Flaw, layered, sized};
 use muster_kernels::GateKind;
 
-/// Of all norms.
+/// Epsilon of all norms.
 pub const EPSILON: f64 = 1e-6;
-/// Learned positions in a row. Published towers have 48.
+/// Limit of learned positions per row. Published towers have 48.
 const MOST_POSITIONS: usize = 1024;
 /// The largest side of a patch, and patches in a row of a block.
 const MOST_PATCH: usize = 256;
@@ -28,9 +28,9 @@ pub struct QwenSpec {
     pub temporal_patch_size: usize,
     /// The hidden size of the decoder.
     pub out_size: usize,
-    /// Learned positions in a row.
+    /// Learned positions per row.
     pub positions: usize,
-    /// Layers whose outputs the decoder adds to its own, in its order.
+    /// Layers whose outputs are added to the decoder's first layers, in order.
     pub deepstack: Vec<usize>,
     pub rope_theta: f64,
 }
@@ -58,7 +58,7 @@ struct VisionRopeJson {
     rope_theta: Option<f64>,
 }
 
-/// As the reference has it.
+/// Defaults of the reference.
 impl Default for VisionJson {
     fn default() -> Self {
         Self {
@@ -87,7 +87,7 @@ fn small(name: &str, value: usize) -> Result<usize, Flaw> {
 }
 
 impl QwenSpec {
-    /// Without `has_deepstack`, what a file says of it counts nothing, as in the reference.
+    /// Without `has_deepstack` the file's setting is ignored, like in the reference.
     pub fn read(vision_config: &Value, has_deepstack: bool) -> Result<Self, Flaw> {
         let json: VisionJson = serde_json::from_value(vision_config.clone())
             .map_err(|error| Flaw::broken("vision_config", error, "a vision tower of Qwen"))?;

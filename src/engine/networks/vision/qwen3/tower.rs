@@ -25,11 +25,11 @@ pub struct QwenTower {
     positions: Tensor,
     blocks: Vec<Block>,
     merger: Merger,
-    /// For each layer of the spec's `deepstack`.
+    /// One per layer of the spec's `deepstack`.
     deepstack: Vec<Merger>,
 }
 
-/// From the patches of a block to one row of the decoder's size.
+/// Merges the patches of a block into a row of the decoder's width.
 struct Merger {
     norm: AffineNorm,
     /// The norm goes over the patches of a block together.
@@ -183,7 +183,7 @@ impl Spread {
     }
 }
 
-/// Where a patch stands among the learned positions when the outermost ones coincide.
+/// The position of a patch among the learned positions, with aligned corners.
 fn spread(at: usize, patches: usize, side: usize) -> Spread {
     let place = match patches {
         1 => 0.0,

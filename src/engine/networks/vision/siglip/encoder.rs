@@ -1,4 +1,4 @@
-//! The encoder: every tile through all blocks, and what a family makes of its patches.
+//! The encoder: runs every tile through all blocks, then the family's projector.
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
@@ -78,7 +78,7 @@ impl SiglipEncoder {
         })
     }
 
-    /// One block further; `made` is what the family makes of the normed patches of a tile.
+    /// Runs one more block; `made` is the family's projector for the normalized patches of a tile.
     pub fn advance(
         &self,
         pass: &mut TowerPass,

@@ -1,4 +1,4 @@
-//! Gemma 3: one square for each image, whose patches are averaged in blocks.
+//! Gemma 3: one square per image, whose patches are averaged in blocks.
 
 use candle_core::{DType, Device, Result, Tensor};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::networks::vision::tower::{ImageFeatures, Tower, TowerPass};
 use crate::networks::weights::{Flaw, sized};
 use muster_kernels::Convolution;
 
-/// As the reference has it.
+/// Defaults of the reference.
 const USUAL: SiglipDefaults = SiglipDefaults {
     hidden_size: 768,
     intermediate_size: 3072,

@@ -12,7 +12,7 @@ use crate::networks::vision::settings::ProcessorJson;
 use crate::networks::vision::tower::{ImageFeatures, Tower, TowerPass};
 use crate::networks::weights::{Flaw, sized};
 
-/// As the reference has it.
+/// Defaults of the reference.
 const USUAL: SiglipDefaults = SiglipDefaults {
     hidden_size: 1152,
     intermediate_size: 3072,
@@ -39,7 +39,7 @@ pub struct SmolSpec {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SmolProcessor {
-    /// What the longer side becomes before the image is cut.
+    /// Length of the longer side before the image is split.
     longest: usize,
     /// The side of a tile.
     tile: usize,
@@ -59,7 +59,7 @@ pub struct SmolTower {
 struct TileSizes {
     first: [usize; 2],
     second: [usize; 2],
-    /// None of an image that is one tile.
+    /// `None` for an image with a single tile.
     split: Option<[usize; 2]>,
 }
 
@@ -113,7 +113,7 @@ impl SmolProcessor {
         })
     }
 
-    /// The same for images of at most so many pixels.
+    /// The same with a limit of pixels.
     pub fn within(&self, pixels: usize) -> Self {
         Self {
             longest: self.longest.min(pixels.isqrt()).max(1),

@@ -7,7 +7,7 @@ use crate::networks::vision::block::BlockShape;
 use crate::networks::vision::image::CHANNELS;
 use crate::networks::weights::{Flaw, layered, sized};
 
-/// Patches in a row. Published encoders have 64 at most.
+/// Limit of patches per row. Published encoders have at most 64.
 const MOST_SIDE: usize = 1024;
 /// The side of an image, and that of a patch.
 const MOST_PIXELS: usize = 1 << 14;
@@ -21,7 +21,7 @@ pub struct SiglipSpec {
     pub patch_size: usize,
 }
 
-/// What a family's files may leave out.
+/// Defaults of a family's omitted settings.
 #[derive(Debug, Clone, Copy)]
 pub struct SiglipDefaults {
     pub hidden_size: usize,

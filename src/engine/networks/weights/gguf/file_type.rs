@@ -1,6 +1,6 @@
 //! Names of the mixes of types by which GGUF files are known.
 
-/// By the number in `general.file_type`; none of files that do not say one, and of types that are not run here.
+/// By the number in `general.file_type`; `None` for files without one, and for unsupported types.
 const NAMES: &[(u64, &str)] = &[
     (0, "F32"),
     (1, "F16"),

@@ -59,7 +59,7 @@ impl GgufMetadata {
         }
     }
 
-    /// A list of texts, such as the vocabulary; `None` when anything else is in it.
+    /// A list of texts, such as the vocabulary; `None` if it contains other values.
     pub fn texts(&self, key: &str) -> Option<Vec<&str>> {
         self.list(key)?.iter().map(GgufValue::text).collect()
     }
@@ -191,7 +191,7 @@ impl ValueReader {
     }
 }
 
-/// Some converters wrote vocabularies whose odd bytes are not UTF-8; those read as replacement characters.
+/// Some converters wrote vocabularies with invalid UTF-8, which becomes replacement characters.
 fn read_text(cursor: &mut Cursor<'_>, key: &str) -> Result<String, Flaw> {
     let bytes = cursor.string(MAX_TEXT_BYTES, key)?;
     Ok(String::from_utf8_lossy(bytes).into_owned())

@@ -1,7 +1,7 @@
 //! GGUF files, versions 2 and 3: metadata, tensor headers, and a writer for both.
 //!
-//! The reader takes the whole mapped file and trusts nothing in it: every count is held against the bytes
-//! that are left before memory is asked for.
+//! The reader trusts nothing in the mapped file: every count is checked against the remaining bytes before memory is
+//! allocated.
 
 mod file_type;
 mod metadata;
@@ -24,7 +24,7 @@ use super::{
 const MAGIC: &[u8; 4] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_ALIGNMENT: u64 = 1 << 20;
-/// One more than ggml has: programs for images and videos write kernels over frames, too.
+/// One more than in ggml: programs for images and videos also write kernels with a frame axis.
 const MAX_DIMS: u32 = 5;
 /// Before the name of a tensor, the key of the shape that it had before it was quantized in rows of another length.
 const OWN_SHAPE: &str = "comfy.gguf.orig_shape.";
@@ -39,7 +39,7 @@ const MAX_VALUES: usize = 1 << 14;
 const MAX_LISTED: usize = 1 << 22;
 const MAX_DEPTH: usize = 4;
 
-/// What a GGUF file holds.
+/// The content of a GGUF file.
 #[derive(Debug)]
 pub struct Gguf {
     pub metadata: GgufMetadata,

@@ -29,7 +29,7 @@ impl GgufWriter {
         self.value(key, GgufValue::Float(number))
     }
 
-    /// Announces a tensor of this shape, rows first; its bytes are asked for by `write` in this order.
+    /// Adds a tensor of this shape, rows first; `write` requests its bytes in this order.
     pub fn tensor(
         &mut self,
         name: impl Into<String>,
