@@ -1,6 +1,6 @@
-//! The engine: jobs in, events out. It knows no protocol.
+//! The engine: jobs in, events out, independent of any wire protocol.
 //!
-//! | folder | what it is | may use |
+//! | folder | content | may use |
 //! | --- | --- | --- |
 //! | [`networks`] | networks only: tensors in, tensors out | `muster_kernels` |
 //! | [`runtime`] | one thread per device: queue, batch, sample, report | [`networks`], `muster_kernels` |

@@ -16,12 +16,12 @@ use crate::layering::{Source, root, sources};
 const COMMENTS: &[(&str, [usize; 3])] = &[
     ("config", [0, 0, 0]),
     ("coordinator", [0, 0, 0]),
-    ("engine", [0, 0, 4]),
+    ("engine", [0, 0, 0]),
     ("kernels", [0, 0, 0]),
     ("muster", [0, 0, 0]),
     ("process", [0, 0, 0]),
     ("protocol", [0, 0, 0]),
-    ("worker", [72, 53, 21]),
+    ("worker", [43, 29, 10]),
 ];
 
 /// Type names, per crate: participles, names that occur more than once.

@@ -16,9 +16,9 @@ pub enum AddressError {
     Plain(String),
 }
 
-/// The socket's address. `ws` and `wss` are taken as they are, with the usual path where they have none; an API's
-/// address has its host prefix, scheme and path changed as public workers do. Unencrypted only to this machine,
-/// or when `insecure` says so.
+/// The WebSocket's URL. `ws` and `wss` URLs keep their path, or get the usual one if they have none; for the URL of an
+/// API, host prefix, scheme and path are changed like in public workers. Unencrypted connections are allowed to this
+/// machine, or with `insecure`.
 pub fn endpoint(configured: &Url, insecure: bool) -> Result<Url, AddressError> {
     let mut url = configured.clone();
     let (scheme, is_api) = match url.scheme() {

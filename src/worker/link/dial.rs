@@ -1,4 +1,4 @@
-//! From an address to a WebSocket: TCP, TLS, a neighbour on this machine, or a pipe in memory.
+//! Opens a WebSocket to an address: over TCP or TLS, locally without TLS, or through a pipe in memory.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ use muster_protocol::link::{LARGEST_FRAME, PUBLIC_FRAME};
 
 const READ_BUFFER: usize = 16 << 10;
 
-/// Bytes in both directions, whatever carries them.
+/// A bidirectional byte stream.
 pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 pub type Socket = WebSocketStream<Intake<Box<dyn Bytes>>>;
 
-/// Why no socket came about. Nothing of the key is in it.
+/// The reason why no socket was opened. Never contains the key.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     #[error("the coordinator URL has no host")]

@@ -17,7 +17,7 @@ pub struct Feedback(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By the names of models.
+    /// By model name.
     tallies: BTreeMap<String, Tally>,
     running: BTreeMap<u64, ActiveJob>,
     next: u64,
@@ -101,7 +101,7 @@ impl Feedback {
         Kudos(inner.tallies.values().map(|tally| tally.kudos.0).sum())
     }
 
-    /// By the names of models.
+    /// By model name.
     pub fn tallies(&self) -> BTreeMap<String, Tally> {
         self.lock().tallies.clone()
     }
@@ -115,12 +115,12 @@ impl Feedback {
         self.lock().last_job
     }
 
-    /// Jobs that wait for the connection to come back, or whose results wait for the coordinator's confirmation.
+    /// Jobs that wait for a reconnection, or whose results wait for the coordinator's confirmation.
     pub fn held(&self) -> usize {
         self.lock().held
     }
 
-    /// One socket of the line holds so many jobs instead of so many.
+    /// Updates the count of held jobs of a socket from `before` to `now`.
     pub fn change_held(&self, before: usize, now: usize) {
         let mut inner = self.lock();
         inner.held = inner.held.saturating_sub(before).saturating_add(now);
@@ -237,7 +237,7 @@ impl Tally {
         self.kudos.0 = self.kudos.0.saturating_add(other.kudos.0);
     }
 
-    /// What came since an earlier count.
+    /// The difference to an earlier count.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,25 +1,25 @@
-//! The worker's line to a coordinator: [`session`] says what to say next and knows neither socket nor clock, [`ws`] is
-//! its shell. Work comes out as [`Offer`]s, each with its [`Reply`]; what a model is, nobody here knows.
+//! The worker's line to a coordinator: [`session`] is a state machine without socket and clock, [`ws`] is its shell.
+//! Jobs are passed on as [`Offer`]s, each with its [`Reply`]; the line is independent of models.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `session/` | registration, offers, numbered frames, reconnecting, draining: pure |
 //! | `sockets` | the sockets of a line, and the registration of each |
-//! | `ws` | the task of one socket: reads it, writes it, keeps the time |
-//! | `wire` | its socket, and the messages that wait for it |
+//! | `ws` | the task of one socket: reads, writes, timers |
+//! | `wire` | its socket, and the queue of unsent messages |
 //! | `dial` | TCP, TLS or a pipe in memory, up to the WebSocket |
-//! | `tls` | which certificates are trusted, and why a handshake failed |
-//! | `feedback` | kudos and maintenance, as the coordinator tells them |
-//! | [`inquiry`] | one look at a coordinator, for `worker doctor` and `worker join` |
-//! | `address` | which address a configured one means, and whether it may be dialled |
-//! | [`legacy`] | the same for a coordinator that is polled |
-//! | `permissions` | what the owner lets jobs of a coordinator ask for |
+//! | `tls` | trusted certificates, and reasons of failed handshakes |
+//! | `feedback` | kudos and maintenance, as the coordinator reports them |
+//! | [`inquiry`] | checks of a coordinator, for `worker doctor` and `worker join` |
+//! | `address` | converts and checks configured URLs |
+//! | [`legacy`] | the same for the AI Horde API |
+//! | `permissions` | the owner's restrictions on a coordinator's jobs |
 //! | `transfer` | source images and outputs of jobs over HTTP |
-//! | `offer` | what passes between a line and whoever does the work |
+//! | `offer` | the interface between a line and the executor of jobs |
 //!
-//! With a coordinator of ours one socket carries all jobs. A public one gives each socket one job at a time, and any
-//! job of its types for any of its models, so there a line opens several for each type, under names of their own:
-//! `rig`, `rig#2`, `rig#image`.
+//! With our coordinator one socket carries all jobs. A public coordinator gives each socket one job at a time, of any
+//! of its types and models, so a line opens several sockets per type, with different names: `rig`, `rig#2`,
+//! `rig#image`.
 
 mod address;
 mod dial;
@@ -60,7 +60,7 @@ use sockets::Sockets;
 pub use tls::{Fingerprint, native_tls, pinned_tls};
 pub use transfer::{TransferError, Transfers};
 
-/// Offers that may wait for whoever does the work.
+/// Limit of offers that wait for the executor.
 pub const WAITING_OFFERS: usize = 256;
 
 /// How to reach a coordinator.
@@ -74,22 +74,22 @@ pub enum Dial {
     Pipe(Arc<dyn Fn() -> DuplexStream + Send + Sync>),
 }
 
-/// One coordinator, and who we are there.
+/// A coordinator, and the worker's identity there.
 #[derive(Clone)]
 pub struct Line {
-    /// What it is called in the log.
+    /// The coordinator's name in the log.
     pub label: String,
     pub dial: Dial,
     /// The line registers anew when it changes, and keeps its jobs.
     pub registration: watch::Receiver<Registration>,
     /// Sockets of each job type towards a coordinator that gives each one job at a time.
     pub sockets: usize,
-    /// Hosts of links beside the coordinator's: names, `*.` before the domain of many, or `*` for all.
+    /// Allowed hosts of links besides the coordinator's: names, `*.` before a domain, or `*` for all.
     pub media_hosts: Vec<String>,
     pub permissions: Permissions,
 }
 
-/// What the worker wants its coordinators to know. The lines send it on when it changes.
+/// The worker's state for its coordinators. The lines send changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Condition {
     pub state: State,
@@ -97,7 +97,7 @@ pub struct Condition {
     pub is_paused: bool,
     /// The same, or soon; the second since the epoch until which it lasts, 0 where that is not known.
     pub paused_until: Option<i64>,
-    /// Take no more jobs and leave when those that run are done, or after this time.
+    /// Accept no more jobs and leave when running ones are done, or after this time.
     pub leave_within: Option<Duration>,
 }
 
@@ -107,9 +107,9 @@ pub enum Standing {
     /// Dialling, or waiting to.
     Away,
     Connected(Peer),
-    /// Refused for good: somebody has to change something.
+    /// Refused until the configuration changes.
     Refused(String),
-    /// Left as asked.
+    /// Left on request.
     Left,
 }
 
@@ -119,14 +119,14 @@ pub struct Link {
     standing: watch::Receiver<Standing>,
     /// Whether the coordinator knows the models that are offered now.
     up_to_date: UpToDate,
-    /// Tells when the last of its sockets has let go.
+    /// Signals when the last of its sockets has ended.
     absent: watch::Receiver<()>,
     feedback: Feedback,
 }
 
 #[derive(Debug, Clone)]
 enum UpToDate {
-    /// Told with each call.
+    /// The polling line sends its models with each call.
     Always,
     /// A registration, and the one that the coordinator has accepted last.
     Registered(
@@ -180,18 +180,18 @@ impl Link {
         self.standing.borrow().clone()
     }
 
-    /// What the coordinator has told of kudos and maintenance.
+    /// The coordinator's reports of kudos and maintenance.
     pub fn feedback(&self) -> &Feedback {
         &self.feedback
     }
 
-    /// Waits until it stands like this, and says how. None when the line has ended otherwise.
+    /// Waits until the standing matches, and returns it. `None` if the line has ended before.
     pub async fn until(&mut self, wanted: impl Fn(&Standing) -> bool) -> Option<Standing> {
         let reached = self.standing.wait_for(|standing| wanted(standing)).await;
         reached.ok().map(|standing| standing.clone())
     }
 
-    /// Waits until the coordinator knows the models that are offered now. For ever where it refuses this worker.
+    /// Waits until the coordinator has the current list of models. Never returns after a refusal.
     pub async fn up_to_date(&mut self) {
         let is_there = self.until(|standing| matches!(standing, Standing::Connected(_)));
         if is_there.await.is_none() {
@@ -213,7 +213,7 @@ impl Link {
     }
 }
 
-/// Only spreads reconnects in time: any bits will do.
+/// Seeds the jitter of reconnects: any bits will do.
 fn rand_seed() -> u64 {
     let mut bytes = [0; 8];
     match getrandom::fill(&mut bytes) {

@@ -1,4 +1,4 @@
-//! What passes between a line and whoever does the work.
+//! The interface between a line and the executor of jobs.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use muster_protocol::job::{
 };
 use muster_protocol::link::MediaResult;
 
-/// One coordinator's line, for as long as the worker runs.
+/// Identifies a coordinator's line during the worker's lifetime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct LineId(pub u64);
 
-/// A job to be done, now. It is answered by exactly one last word: done, failed or busy.
+/// A job to start now, with exactly one final reply: done, failed or busy.
 #[derive(Debug)]
 pub struct Offer {
     /// The line that it came over. Jobs of different coordinators never share one.
@@ -28,7 +28,7 @@ pub struct Offer {
     pub stop: Stop,
 }
 
-/// What is said about a job.
+/// A report about a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     Started {
@@ -56,7 +56,7 @@ pub enum Said {
         usage: Usage,
     },
     Failed(Failure),
-    /// Not now, and nobody's fault.
+    /// Handed back without fault.
     Busy {
         retry_after: Duration,
     },
@@ -70,7 +70,7 @@ pub struct Reply {
     is_over: bool,
 }
 
-/// Tells the one who does the work that nobody wants it any more.
+/// Signals the executor that a job was cancelled.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(CancellationToken);
 

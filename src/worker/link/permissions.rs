@@ -1,4 +1,4 @@
-//! What the owner lets jobs of a coordinator ask for.
+//! The owner's restrictions on a coordinator's jobs.
 
 use muster_protocol::job::Body;
 use muster_protocol::link::{Exclusion, Payload};
@@ -25,7 +25,7 @@ impl Default for Permissions {
 }
 
 impl Permissions {
-    /// As a coordinator of ours is told them. LoRAs are an ability, which is left out where they are not permitted.
+    /// The exclusions sent to our coordinators. LoRAs are a capability, which is omitted if they are not permitted.
     pub fn exclusions(self) -> Vec<Exclusion> {
         let all = [
             (self.nsfw, Exclusion::Nsfw),
@@ -35,7 +35,7 @@ impl Permissions {
         excluded.map(|(_, exclusion)| exclusion).collect()
     }
 
-    /// Whether a job may be done, as far as it tells: coordinators of other versions know no exclusions.
+    /// Whether a job is permitted, as far as its content shows: coordinators of other versions support no exclusions.
     pub fn allow(self, payload: &Payload) -> bool {
         let has_loras = match payload {
             Payload::Neutral(Body::Image(image)) => !image.loras.is_empty(),

@@ -23,7 +23,7 @@ pub struct Sockets {
     pub tasks: Tasks,
     pub present: Present,
     pub feedback: Feedback,
-    /// By their names.
+    /// By name.
     pub further: BTreeMap<String, FurtherSocket>,
 }
 
@@ -125,8 +125,8 @@ impl Sockets {
     }
 }
 
-/// The registrations of the sockets towards a public coordinator, each with its own name. The first is that of the
-/// line's first socket. Where no model serves a kind of the public protocol every socket has all models.
+/// The registrations of the sockets to a public coordinator, each with its own name. The first is that of the line's
+/// first socket. If no model has a kind of the public protocol, every socket has all models.
 pub fn public_registrations(whole: &Registration, sockets: usize) -> Vec<Registration> {
     let parts = Kind::each().filter_map(|kind| Some((Some(kind), part(whole, kind)?)));
     let mut parts: Vec<_> = parts.collect();
@@ -161,15 +161,15 @@ pub fn public_registrations(whole: &Registration, sockets: usize) -> Vec<Registr
     all
 }
 
-/// What the first socket registers where no extensions are agreed.
+/// The registration of the first socket without extensions.
 pub fn first_public_registration(whole: &Registration) -> Registration {
     public_registrations(whole, 1).swap_remove(0)
 }
 
-/// A registration for the models of one kind alone. None where there are none, or the public protocol lacks the kind.
+/// A registration for the models of one kind. `None` if the worker has none, or the public protocol lacks the kind.
 fn part(whole: &Registration, kind: Kind) -> Option<Registration> {
     let job_type = kind.facts().job_type;
-    // Kinds with the job type of another are told apart by an extension.
+    // Kinds with another kind's job type are distinguished by an extension.
     let first = Kind::each().find(|one| one.facts().job_type == job_type);
     let mut part = whole.clone();
     let models = &mut part.capacity.as_mut()?.models;

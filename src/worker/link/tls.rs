@@ -1,5 +1,5 @@
-//! TLS towards coordinators: the authorities that this machine trusts, or one pinned certificate. Says in words why a
-//! handshake failed and what to do about it.
+//! TLS to coordinators: the machine's certificate authorities, or one pinned certificate. Explains failed handshakes
+//! with a remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -54,7 +54,7 @@ pub fn native_tls() -> Result<Arc<ClientConfig>, String> {
     ))
 }
 
-/// Trusts exactly one certificate. Its names, dates and issuer do not matter: the digest says which one it is.
+/// Trusts exactly one certificate, identified by its digest; names, dates and issuer do not matter.
 pub fn pinned_tls(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, String> {
     let pin = Arc::new(Pin {
         fingerprint,
@@ -134,14 +134,14 @@ struct Mismatch {
     pinned: Fingerprint,
 }
 
-/// Why TLS failed, and the remedy; `None` where the error is about something else.
+/// The cause of a TLS error, and the remedy; `None` for other errors.
 pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return Some(words(error));
         }
-        // An I/O error passes over its own content when it is asked for its source.
+        // `source` of an I/O error skips its inner error.
         let inside = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);

@@ -1,10 +1,10 @@
-//! Media of jobs over HTTP: source images come by signed links, outputs go to upload links. Links are secrets: no error
-//! names one.
+//! Media of jobs over HTTP: source images are fetched from signed links, outputs are uploaded to links. Links are
+//! secrets and never part of an error.
 //!
-//! A link may lead to the coordinator, to the hosts that its `ready` frame names, and to those that the owner allows for
-//! coordinators that name none, as public ones. Nothing goes into the owner's network, in whatever notation and by whatever
-//! name, unless the coordinator is there itself. No redirect is followed. Every refusal is the same error, so that the
-//! coordinator cannot scan that network.
+//! A link may lead to the coordinator, to the hosts that its `ready` frame names, and to those that the owner allows
+//! for coordinators that name none, like public ones. Addresses of the owner's network are refused in any notation,
+//! unless the coordinator is in that network. Redirects are not followed. All refusals give the same error, so that the
+//! coordinator cannot scan the network.
 
 use std::error::Error;
 use std::fmt;
@@ -32,7 +32,7 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const STANDSTILL: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A source that is not there is asked for so long; other workers may reach it.
+/// Time for retries of a missing source; other workers may reach it.
 const FETCHING: Duration = Duration::from_secs(4);
 /// A result is the work of minutes: a store that is restarted meanwhile still gets it.
 const PUTTING: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub struct Transfers(Arc<Connections>);
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// The coordinator itself, whose certificate may be pinned. None where it is on this machine without an address.
+    /// The coordinator itself, whose certificate may be pinned. `None` for a local one without a URL.
     own: Option<(Url, Arc<ClientConfig>)>,
     /// Origins of links as the coordinator names them.
     hosts: Mutex<Option<Vec<String>>>,
@@ -52,14 +52,14 @@ struct Connections {
     /// Whether the coordinator is in the owner's network, once that is known.
     is_inside: OnceLock<bool>,
     own_client: OnceLock<Result<Client, TransferError>>,
-    /// To hosts in the owner's network, too.
+    /// May also connect to hosts in the owner's network.
     inside_client: OnceLock<Result<Client, TransferError>>,
     public_client: OnceLock<Result<Client, TransferError>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// Whatever is wrong with the link.
+    /// Any problem of the link.
     #[error(
         "the link leads neither to the coordinator nor to a public host that it names: set its public URL or bucket right, or \
          allow the host with coordinator.media_hosts"
@@ -81,7 +81,7 @@ struct NotPublic;
 struct PublicNames;
 
 impl Transfers {
-    /// `allowed` are hosts beside those of the coordinator.
+    /// `allowed` are hosts besides those of the coordinator.
     pub fn of(dial: &Dial, allowed: &[String]) -> Self {
         match dial {
             Dial::Url { url, tls } => Self::near(url.clone(), tls.clone(), allowed),
@@ -89,7 +89,7 @@ impl Transfers {
         }
     }
 
-    /// Of the coordinator at this address.
+    /// For the coordinator at this URL.
     pub fn near(url: Url, tls: Arc<ClientConfig>, allowed: &[String]) -> Self {
         Self(Arc::new(Connections {
             own: Some((url, tls)),
@@ -103,7 +103,7 @@ impl Transfers {
         *self.hosts() = hosts.map(<[String]>::to_vec);
     }
 
-    /// An object of at most so many bytes.
+    /// Fetches an object of at most `most` bytes.
     pub async fn fetch(&self, link: &str, most: usize) -> Result<Vec<u8>, TransferError> {
         let (client, url) = self.client(link).await?;
         let get = || {
@@ -123,7 +123,7 @@ impl Transfers {
         retried(put, PUTTING).await
     }
 
-    /// Who may follow the link.
+    /// The client that may follow the link.
     async fn client(&self, link: &str) -> Result<(Client, Url), TransferError> {
         let url = Url::parse(link).map_err(|_| TransferError::Forbidden)?;
         let is_plain = url.username().is_empty() && url.password().is_none();
@@ -169,7 +169,7 @@ impl Transfers {
         self.0.allowed.iter().any(fits)
     }
 
-    /// Whether the coordinator is on this machine or in the network around it, whose hosts it may name then.
+    /// Whether the coordinator is on this machine or in its network, whose hosts it may then name.
     async fn is_inside(&self) -> bool {
         let Some((url, _)) = &self.0.own else {
             return true;
@@ -264,7 +264,7 @@ async fn sent(request: RequestBuilder) -> Result<Response, TransferError> {
     let response = response.map_err(|error| failed(&error.without_url()))?;
     match response.status() {
         status if status.is_success() => Ok(response),
-        // To anywhere: the link leads elsewhere than it says.
+        // Redirects are refused, because they could lead to any host.
         status if status.is_redirection() => Err(TransferError::Forbidden),
         status => Err(TransferError::Refused(status)),
     }
@@ -284,7 +284,7 @@ async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, TransferEr
     }
 }
 
-/// Tries again while that may help, and the last time after `patience`.
+/// Retries while that may help, with the last attempt after `patience`.
 async fn retried<T, F: Future<Output = Result<T, TransferError>>>(
     attempt: impl Fn() -> F,
     patience: Duration,
@@ -306,7 +306,7 @@ async fn retried<T, F: Future<Output = Result<T, TransferError>>>(
     }
 }
 
-/// With the causes: the outermost error of a client says little.
+/// With the causes: the outermost error of a client has few details.
 fn failed(error: &reqwest::Error) -> TransferError {
     let mut words = error.to_string();
     let mut cause = Error::source(error);
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(file, Err(TransferError::Forbidden));
     }
 
-    /// Of a coordinator at this address that names these origins.
+    /// For a coordinator at this URL that names these origins.
     fn transfers(coordinator: &str, hosts: Option<&[&str]>) -> Transfers {
         let tls = crate::link::tls::native_tls().unwrap();
         let allowed = ["*".to_owned()];
@@ -499,7 +499,7 @@ mod tests {
         }
     }
 
-    /// Of a coordinator that names no hosts.
+    /// For a coordinator that names no hosts.
     #[test]
     fn a_link_leads_to_hosts_that_the_owner_allows() {
         let tls = crate::link::tls::native_tls().unwrap();

@@ -15,20 +15,20 @@ use super::dial::Socket;
 use muster_process::intake::MessageRefused;
 use muster_protocol::link::LARGEST_FRAME;
 
-/// What may wait for a coordinator that reads nothing for a while before the socket counts as lost.
+/// Limit of unsent bytes, after which the socket counts as lost.
 const MOST_UNSENT_BYTES: usize = 32 << 20;
 const STANDSTILL: Duration = Duration::from_secs(10);
 
 /// The socket is gone.
 pub struct Closed {
-    /// As far as the coordinator has closed it with one.
+    /// If the coordinator's close frame has a code.
     pub code: Option<u16>,
-    /// Its words, if it had any.
+    /// The reason in the close frame.
     pub why: String,
 }
 
 impl Closed {
-    /// By us, where the coordinator sends more than is read.
+    /// Closed by the worker if a message exceeds a limit.
     fn of(error: &Error) -> Self {
         if let Error::Io(error) = error
             && let Some(refused) = MessageRefused::of(error)
@@ -46,13 +46,13 @@ impl Closed {
     }
 }
 
-/// A socket and what waits to be written to it.
+/// A socket and its queue of unsent messages.
 pub struct Wire {
     socket: Socket,
     unsent: VecDeque<Message>,
     unsent_bytes: usize,
     needs_flush: bool,
-    /// When the socket last took something.
+    /// When the socket last accepted bytes.
     moved: Instant,
 }
 
@@ -93,7 +93,7 @@ impl Wire {
         self.socket.get_ref().is_overdue()
     }
 
-    /// Writes what it can, then says what has come.
+    /// Writes as much as possible, then returns the next message.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
         if let Poll::Ready(Err(_)) = self.poll_write(cx) {
             return Poll::Ready(Err(Closed::broken()));
@@ -140,7 +140,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what is left, and reads until the other side has closed too.
+    /// Writes the rest, and reads until the other side has closed, too.
     pub async fn finish(&mut self) {
         while poll_fn(|cx| self.poll(cx)).await.is_ok() {}
         // The answer to a close is written by reading on.

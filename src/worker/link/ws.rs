@@ -31,7 +31,7 @@ const WORDS_A_TURN: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a socket that is not needed any longer may go on with its job.
 const RETIREMENT: Duration = Duration::from_secs(120);
-/// How soon a job may come back that found nobody to do it.
+/// Delay before a job without an executor may be offered again.
 const OVERRUN: Duration = Duration::from_millis(500);
 /// A connection, its encryption and its handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(20);
@@ -52,14 +52,14 @@ pub struct Shell {
     pub permissions: Permissions,
     pub condition: watch::Receiver<Condition>,
     pub stopping: CancellationToken,
-    /// This socket is not needed any longer, though the worker goes on.
+    /// This socket is no longer needed, although the worker continues.
     pub retired: CancellationToken,
     pub feedback: Feedback,
     /// Held for as long as the task runs.
     pub _present: Present,
 }
 
-/// What may wake the task.
+/// Events that wake the task.
 enum Woken {
     Dialled(Box<Result<Socket, DialError>>),
     Socket(Result<Message, Closed>),
@@ -79,14 +79,14 @@ struct Running {
     began: Instant,
     dialling: Option<Dialling>,
     wire: Option<Wire>,
-    /// One that is being closed: its farewell may still have to be written.
+    /// A closing socket, whose last frames may still have to be written.
     parting: Option<Parting>,
     words: mpsc::Receiver<(Slot, Said)>,
     mouth: mpsc::Sender<(Slot, Said)>,
     stops: BTreeMap<Slot, Stop>,
-    /// Of the jobs that are being done.
+    /// Records of running jobs.
     records: BTreeMap<Slot, JobRecord>,
-    /// Held jobs as the owner was told them last.
+    /// The last count of held jobs reported to the owner.
     held: usize,
     is_retired: bool,
     /// The coordinator has closed the last socket, and not just gone.
@@ -232,7 +232,7 @@ impl Running {
             Some(Peer::Ours) => warn!(
                 "another machine connected to {label} with the name of this worker; give each worker its own name"
             ),
-            // Its close says no more than this.
+            // The close frame has no further details.
             _ => warn!(
                 "{label} is restarting, or another machine connected there with the name of this worker"
             ),
@@ -293,7 +293,7 @@ impl Running {
                 let text = on_one_line(&refusal.message);
                 feedback.set_problem(Some(LinkProblem::refusal(text, refusal.code)));
             }
-            // What is still so is told again.
+            // Conditions that still hold are reported again.
             ToWorker::Ready(ready) => {
                 feedback.set_maintenance(None);
                 feedback.set_problem(None);
@@ -314,7 +314,7 @@ impl Running {
         }
     }
 
-    /// As many as wait, so that what was said together leaves together.
+    /// Takes all waiting reports, so that they are sent together.
     fn take_words(&mut self, slot: Slot, said: Said, out: &mut Vec<Output>) {
         let mut next = Some((slot, said));
         let mut left = WORDS_A_TURN;
@@ -351,7 +351,7 @@ impl Running {
         self.turn(Input::Registration(Box::new(registration)), out);
     }
 
-    /// One input, and everything it leads to.
+    /// Handles an input and executes its outputs.
     fn turn(&mut self, input: Input, out: &mut Vec<Output>) {
         let now = Moment(self.began.elapsed());
         self.shell.session.handle(input, now, out);
@@ -435,7 +435,7 @@ impl Running {
         }
     }
 
-    /// With a code the farewell is still written; without one the socket is cut.
+    /// With a code, unsent frames are still written; without one the socket is cut.
     fn close(&mut self, code: Option<u16>) {
         let Some(code) = code else {
             self.wire = None;
@@ -448,7 +448,7 @@ impl Running {
         self.part();
     }
 
-    /// The socket is ours no longer, but what was written and the answer to a close may still leave.
+    /// Gives up the socket, but lets written frames and the reply to a close be sent.
     fn part(&mut self) {
         if let Some(wire) = self.wire.take() {
             let until = Instant::now() + FAREWELL;
@@ -477,7 +477,7 @@ impl Running {
     }
 }
 
-/// Logged when it begins and when it ends.
+/// Logged at the start and at the end.
 pub fn report_maintenance(label: &str, feedback: &Feedback, note: Option<String>) {
     let note = note.as_deref().map(on_one_line);
     if !feedback.set_maintenance(note.clone()) {
@@ -494,7 +494,7 @@ pub fn report_maintenance(label: &str, feedback: &Feedback, note: Option<String>
     }
 }
 
-/// As much of a foreign text as the log takes.
+/// Shortens a foreign text to one line for the log.
 fn on_one_line(text: &str) -> String {
     let letters = text.chars().take(200);
     letters

@@ -71,7 +71,7 @@ pub fn body(
         if request.hires_fix {
             body["enable_hr"] = json!(true);
             body["hr_scale"] = json!(2);
-            // The size that was asked for is that of the second pass.
+            // With a second pass, the request's size is that of the second pass.
             body["width"] = json!(side(request.width) / 2);
             body["height"] = json!(side(request.height) / 2);
             body["denoising_strength"] = json!(request.hires_strength.unwrap_or(STRENGTH));

@@ -17,7 +17,7 @@ const IMAGE_TOKENS: usize = 16 << 10;
 /// Bytes of a text without a limit on its tokens.
 const LONGEST_TEXT: usize = 32 << 20;
 
-/// What a program says of a text.
+/// An event of a program's reply to a text request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerEvent {
     Text {
@@ -47,16 +47,16 @@ struct TextTally {
     pieces: usize,
     thoughts: usize,
     bytes: usize,
-    /// As the program says.
+    /// Usage reported by the program.
     told: Option<Usage>,
     finish: Option<FinishReason>,
     /// Calls that have begun.
     calls: u32,
     has_whole_calls: bool,
     most_tokens: Option<usize>,
-    /// More tokens than this no prompt of so many bytes has.
+    /// Upper bound of the prompt's tokens, from its length in bytes.
     most_prompt: usize,
-    /// About so many tokens has the prompt.
+    /// Estimate of the prompt's tokens.
     likely_prompt: usize,
     wants_logprobs: bool,
 }
@@ -182,7 +182,7 @@ impl TextTally {
         self.calls = self.calls.max(call.index.saturating_add(1));
     }
 
-    /// A program that goes on beyond the limit of the request is not listened to.
+    /// Whether the text is far beyond the request's limit: the rest is ignored.
     fn is_full(&self) -> bool {
         let is_over = self
             .most_tokens

@@ -73,14 +73,14 @@ impl UpstreamClient {
         asked.await.unwrap_or(Err(UpstreamError::Silent(ASKING)))
     }
 
-    /// A request whose reply comes as a whole.
+    /// Sends a request and reads the complete reply.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, UpstreamError> {
         let reply = self.send(self.with_body(path, body)).await?;
         read_json(reply, self.silence).await
     }
 
-    /// A request whose reply comes line by line. Dropping the lines closes the connection, which ends the work of every
-    /// program of this kind.
+    /// Sends a request and reads the reply line by line. Dropping the lines closes the connection, which cancels the
+    /// request in every program of this kind.
     pub async fn open(&self, path: &str, body: &Value) -> Result<ReplyLines, UpstreamError> {
         let reply = self.send(self.with_body(path, body)).await?;
         let form = match content_type(&reply) {

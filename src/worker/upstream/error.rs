@@ -56,7 +56,7 @@ impl UpstreamError {
         }
     }
 
-    /// As a coordinator hears it; none: the job is handed back.
+    /// The failure reported to a coordinator; `None` hands the job back.
     pub fn failure(&self) -> Option<Failure> {
         let kind = match self {
             Self::Busy => return None,
@@ -76,7 +76,7 @@ impl UpstreamError {
     }
 }
 
-/// A program's words on one line, without what terminals obey.
+/// A program's error text on one line, without control characters.
 pub fn shortened(words: &str) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = words.chars().filter(|one| !one.is_control());

@@ -1,4 +1,4 @@
-//! What a program says of a model: its kind, its context, jobs at once, abilities.
+//! Properties of a program's model: kind, context, concurrent jobs, capabilities.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::error::shortened;
 use super::model::UpstreamKind;
 use super::{Api, UpstreamError, UpstreamWish};
 
-/// Where a program does not say it.
+/// Default for programs that do not report it.
 const CONTEXT: u32 = 4096;
 /// Ollama takes memory for as much context as a request asks for.
 const OLLAMA_CONTEXT: u32 = 8192;
@@ -30,7 +30,7 @@ pub enum Software {
 }
 
 impl Software {
-    /// As coordinators are told it.
+    /// The name sent to coordinators.
     pub fn word(self) -> &'static str {
         match self {
             Self::Vllm => "vllm",
@@ -44,7 +44,7 @@ impl Software {
     }
 }
 
-/// Of one model.
+/// Properties of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamFacts {
     pub software: Software,
@@ -57,7 +57,7 @@ pub struct UpstreamFacts {
     pub images: bool,
 }
 
-/// What a program says, as far as it does.
+/// Properties reported by the program.
 #[derive(Debug, Default)]
 struct ProgramClaims {
     software: Software,
@@ -68,7 +68,7 @@ struct ProgramClaims {
     images: Option<bool>,
 }
 
-/// Asks the program; what its owner says counts more.
+/// Queries the program; the owner's settings take precedence.
 pub async fn ask(
     client: &UpstreamClient,
     wish: &UpstreamWish,

@@ -18,7 +18,7 @@ const LARGEST_REPLY: usize = 1 << 30;
 pub enum LineForm {
     Events,
     Json,
-    /// One document, from programs that do not stream.
+    /// A complete document, from programs that do not stream.
     Whole,
 }
 
@@ -29,7 +29,7 @@ pub struct ReplyLines {
     buffer: LineBuffer,
 }
 
-/// What came and is not read yet.
+/// Bytes that were received and not parsed yet.
 #[derive(Debug, Default)]
 struct LineBuffer {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ struct LineBuffer {
     is_over: bool,
 }
 
-/// A line that says something.
+/// A line with content.
 #[derive(Debug, PartialEq)]
 pub enum ReplyLine {
     Document(Value),
@@ -58,7 +58,7 @@ impl ReplyLines {
         }
     }
 
-    /// The next line that says something; none at the end of the reply.
+    /// The next line with content; `None` at the end of the reply.
     pub async fn next(&mut self) -> Result<Option<ReplyLine>, UpstreamError> {
         loop {
             while let Some(line) = self.buffer.line(self.form) {
@@ -78,7 +78,7 @@ impl ReplyLines {
 }
 
 impl LineBuffer {
-    /// None is the end of the reply.
+    /// `None` is the end of the reply.
     fn add(&mut self, chunk: Option<&[u8]>) -> Result<(), UpstreamError> {
         let Some(chunk) = chunk else {
             self.is_over = true;
@@ -117,7 +117,7 @@ impl LineBuffer {
     }
 }
 
-/// None for a line that says nothing: an empty one, a comment, the name of an event.
+/// `None` for a line without content: an empty one, a comment, the name of an event.
 fn read(line: &[u8], form: LineForm) -> Result<Option<ReplyLine>, UpstreamError> {
     let line = line.trim_ascii();
     let data = match form {

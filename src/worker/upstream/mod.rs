@@ -1,15 +1,15 @@
-//! Models that other programs on this machine serve: vLLM, SGLang, llama.cpp's server, Ollama, LM Studio, Stable
-//! Diffusion web UI and their like.
+//! Upstream programs that serve models on this machine: vLLM, SGLang, llama.cpp's server, Ollama, LM Studio, Stable
+//! Diffusion web UI and others.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `client`, `lines` | HTTP with limits on time and size; replies line by line |
-//! | `facts` | what a program says of a model: context, jobs at once, abilities |
-//! | `model` | a model that is served now |
-//! | `watch` | which models are served now |
-//! | `answer` | the events of a text, and counts that no program can inflate |
+//! | `facts` | properties of a program's model: context, concurrent jobs, capabilities |
+//! | `model` | an available model |
+//! | `watch` | the list of available models |
+//! | `answer` | the events of a text, and token counts with upper bounds |
 //! | `openai`, `ollama`, `a1111` | requests and replies of each API |
-//! | `image_settings` | the settings of an image as these APIs have them |
+//! | `image_settings` | image settings in these APIs' formats |
 
 mod a1111;
 mod answer;
@@ -58,6 +58,6 @@ pub struct UpstreamWish {
     pub images: Option<bool>,
     /// How long a job waits for the next byte.
     pub silence: Duration,
-    /// How long a text goes on when the owner pauses.
+    /// Time for a text to finish when the owner pauses.
     pub finish_within: Duration,
 }

@@ -14,7 +14,7 @@ use super::image_settings::ImageSettings;
 use super::{Api, UpstreamError, UpstreamWish, a1111, ollama, openai};
 use muster_protocol::job::{EmbeddingRequest, Kind, RankingRequest, TextRequest, Vector};
 
-/// What a model makes.
+/// The output of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpstreamKind {
     Text,
@@ -28,7 +28,7 @@ pub enum UpstreamKind {
 pub struct UpstreamSource {
     wish: UpstreamWish,
     client: UpstreamClient,
-    /// Asks for a look at the program.
+    /// Requests another check of the program.
     alarm: Arc<Notify>,
 }
 
@@ -92,7 +92,7 @@ impl UpstreamSource {
 }
 
 impl UpstreamModel {
-    /// The program, as coordinators are told it.
+    /// The program's name, as sent to coordinators.
     pub fn software(&self) -> &'static str {
         self.facts.software.word()
     }
@@ -188,7 +188,7 @@ impl UpstreamModel {
         }
     }
 
-    /// Ends what the program draws, which a closed connection does not.
+    /// Cancels the program's image generation, which a closed connection does not.
     pub async fn interrupt(&self) {
         if self.source.wish.api == Api::A1111 {
             let path = "sdapi/v1/interrupt";

@@ -132,7 +132,7 @@ fn think(variables: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-/// One text and images beside it; arguments of calls as an object.
+/// Merges text parts, collects images, and parses the arguments of tool calls to objects.
 fn message(message: &Value) -> Result<Value, UpstreamError> {
     let mut out = json!({"role": message["role"]});
     let (mut text, mut images) = (String::new(), Vec::new());
@@ -184,7 +184,7 @@ fn image(part: &Value) -> Result<&str, UpstreamError> {
         ))
 }
 
-/// What a line says.
+/// The events of a line.
 pub fn events(line: &Value) -> Result<Vec<AnswerEvent>, UpstreamError> {
     if let Some(words) = line["error"].as_str() {
         return Err(UpstreamError::Failed(shortened(words)));
@@ -233,7 +233,7 @@ pub fn events(line: &Value) -> Result<Vec<AnswerEvent>, UpstreamError> {
     Ok(events)
 }
 
-/// Calls come whole, each line with those of its own.
+/// Each line has complete tool calls.
 fn tool_call(at: usize, call: &Value) -> ToolCallEvent {
     let function = &call["function"];
     ToolCallEvent {

@@ -159,7 +159,7 @@ fn add_effort(body: &mut Map<String, Value>, request: &TextRequest) {
     }
 }
 
-/// What a chunk, or a whole reply, says.
+/// The events of a chunk, or of a complete reply.
 pub fn events(chunk: &Value) -> Result<Vec<AnswerEvent>, UpstreamError> {
     if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
         let words = error["message"]
@@ -292,7 +292,7 @@ fn token_bytes(token: &Value) -> Vec<u8> {
     bytes.flatten().unwrap_or_else(text)
 }
 
-/// Log probabilities of `/v1/completions`: lists beside each other.
+/// Log probabilities of `/v1/completions`: parallel lists.
 fn legacy_logprobs(lists: &Value) -> Vec<TokenLogprob> {
     // Some programs have the newer shape here, too.
     if lists["content"].is_array() {

@@ -113,7 +113,7 @@ impl UpstreamWatch {
     }
 }
 
-/// Programs whose wishes have not changed keep their connections.
+/// Programs with unchanged settings keep their connections.
 fn watched(
     before: Vec<WatchEntry>,
     wishes: &[UpstreamWish],

@@ -3,7 +3,7 @@
 //!
 //! A step has a flat batch without padding, and no row attends to another sequence.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `config` | `config.json` as an [`EncoderSpec`] |
 //! | `gguf` | the same for a GGUF file, and its tensor names |

@@ -16,7 +16,7 @@ pub struct TensorHeader {
     /// Rows first, as everywhere in this program; a GGUF file lists the other way round.
     pub shape: Vec<usize>,
     pub dtype: TensorType,
-    /// Its size in the file, or after conversion.
+    /// Size in the file, or after conversion.
     pub bytes: u64,
     /// The stored form, if it is converted to `dtype` when read.
     pub converted_from: Option<StoredForm>,

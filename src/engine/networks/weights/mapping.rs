@@ -15,7 +15,7 @@ pub struct Mapping {
 impl Mapping {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let file = File::open(path)?;
-        // SAFETY: the map is read-only. It stays sound as long as the file is not truncated: our hub writes other files
+        // SAFETY: the map is read-only, and sound as long as the file is not truncated: our hub writes other files
         // and renames them, and a user who truncates a model in use causes the same SIGBUS in every program that maps
         // its files.
         let map = unsafe { Mmap::map(&file) }?;

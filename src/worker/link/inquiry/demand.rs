@@ -1,5 +1,5 @@
-//! How often the models of a worker are requested at a coordinator, and how fast other workers are, as far as the
-//! coordinator tells.
+//! Demand for a worker's models at a coordinator, and the speed of other workers, as far as the coordinator reports
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::{Inquiry, api};
 /// The list of a large network's models.
 const LARGEST_LIST: usize = 4 << 20;
 
-/// One look at the demand.
+/// A snapshot of the demand.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Demand {
-    /// By the names of models.
+    /// By model name.
     pub models: BTreeMap<String, ModelDemand>,
     /// Kudos of the key's account that are held back until the account is trusted.
     pub held_kudos: Option<f64>,
@@ -27,12 +27,12 @@ pub struct ModelDemand {
     pub jobs_per_day: Option<u64>,
     /// Jobs that wait for a worker now.
     pub queued: Option<u64>,
-    /// How fast this worker is beside the fastest one of the model: 1 for the fastest.
+    /// Speed of this worker relative to the fastest worker of the model: 1 for the fastest.
     pub relative_speed: Option<f64>,
 }
 
 impl Inquiry {
-    /// None where the coordinator tells nothing of the kind.
+    /// `None` if the coordinator reports no demand.
     pub async fn demand(&self) -> Option<Demand> {
         let base = api(&self.url, self.insecure).ok()?;
         let base = base.as_str().trim_end_matches('/').to_owned();

@@ -1,6 +1,6 @@
-//! One look at a coordinator, step by step as a worker would meet it, without registering: name, connection, TLS, key
-//! and name of the worker, clock, and how jobs come. A step that needs an earlier one is left out when that failed.
-//! `demand` asks a coordinator that is connected how often models are requested there.
+//! Checks a coordinator step by step like a worker's start, without registering: name, connection, TLS, key and name of
+//! the worker, clock, and the path of jobs. A failed step skips the steps that depend on it. `demand` queries the
+//! demand of models at a connected coordinator.
 
 mod demand;
 
@@ -23,24 +23,24 @@ use muster_protocol::link::RefusalCode;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A clock that is further off than this is worth a word; certificates and deadlines bear less than they seem to.
 const SKEW: Duration = Duration::from_secs(30);
-/// What a coordinator says of itself is short.
+/// Replies about a coordinator are short.
 const LARGEST_ANSWER: usize = 64 << 10;
 
-/// Which coordinator, and as whom.
+/// A coordinator, and the worker's identity there.
 pub struct Inquiry {
     /// As configured.
     pub url: Url,
     pub insecure: bool,
     pub tls: Arc<ClientConfig>,
     pub is_pinned: bool,
-    /// By the AI Horde API instead of a socket.
+    /// Polls the AI Horde API instead of using a socket.
     pub polls: bool,
     pub key: String,
-    /// What the worker is called there.
+    /// The worker's name there.
     pub name: String,
 }
 
-/// What one step found.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub step: Step,
@@ -105,7 +105,7 @@ impl Finding {
     }
 }
 
-/// What an answer over HTTP held.
+/// An HTTP reply.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -125,7 +125,7 @@ impl Inquiry {
         findings
     }
 
-    /// Where a worker would connect.
+    /// The URL that a worker would connect to.
     fn target(&self) -> Result<Url, AddressError> {
         match self.polls {
             true => base(&self.url, self.insecure),
@@ -249,7 +249,7 @@ impl Inquiry {
         })
     }
 
-    /// Coordinators of ours say what they would answer to a registration.
+    /// Asks one of our coordinators whether it would accept the registration.
     async fn registration(&self, client: &Client, base: &str) -> Result<Answer, String> {
         let query = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("name", &self.name)
@@ -296,7 +296,7 @@ impl Inquiry {
         }
     }
 
-    /// The worker that a refused key is bound to, where the coordinator tells.
+    /// The worker that a refused key is bound to, if the coordinator reports it.
     async fn bound_name(
         &self,
         client: &Client,
@@ -376,7 +376,8 @@ fn unknown_key() -> Finding {
     Finding::bad(Step::Key, found, remedy(Some(RefusalCode::Auth), ""))
 }
 
-/// What to do about a refusal. The words of a coordinator tell a key of another worker from one without the permission.
+/// The remedy for a refusal. The coordinator's message distinguishes the key of another worker from one without the
+/// permission.
 pub fn remedy(code: Option<RefusalCode>, words: &str) -> &'static str {
     match code {
         Some(RefusalCode::Auth) => {

@@ -1,5 +1,5 @@
-//! The calls, and what the coordinator's answers mean. Coordinators of many makes are out there: what an answer means
-//! is read from its status first, and from its words only where the status is not enough.
+//! Calls of the AI Horde API, and the interpretation of replies. Coordinators use various software: a reply is
+//! interpreted by its status first, and by its message only if the status is ambiguous.
 
 use std::error::Error;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use muster_protocol::link::{MOST_VALUES, has_more_values_than};
 /// A whole call. A pop is answered at once or never.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_secs(10);
-/// What is said of an answer that something between us and the coordinator must have given.
+/// The error for a reply of a proxy or another program instead of the coordinator.
 const STRANGE: &str = "the response is not from a coordinator";
-/// The pixels of a tile, in which images to look at are measured.
+/// Pixels of a tile, the unit of image sizes in interrogation.
 const TILE: u64 = 512 * 512;
 /// No answer with work for a text model is larger.
 const LARGEST_ANSWER: usize = 32 << 20;
@@ -50,27 +50,27 @@ pub enum FinishedOutput {
     Form(Map<String, Value>),
 }
 
-/// What came of a question for jobs.
+/// Result of a pop.
 #[derive(Debug)]
 pub enum Popped {
-    /// With what the coordinator tells its workers.
+    /// Jobs, and the coordinator's messages to its workers.
     Work(PoppedWork, Vec<Told>),
     Not(Came, String),
-    /// Nothing will come until somebody changes something.
+    /// No jobs until the configuration changes.
     Refused(String),
 }
 
-/// What came of bringing something.
+/// Result of a submission.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Receipt {
     Taken {
         reward: f64,
     },
-    /// Nobody wants it any more, or it was brought before.
+    /// The job was cancelled or already submitted.
     NotWanted(String),
     /// The output is not one that this coordinator takes.
     Misfit(String),
-    /// It may go better later.
+    /// A retry may succeed.
     Later(Option<Duration>, String),
 }
 
@@ -80,7 +80,7 @@ struct No {
     after: Option<Duration>,
     rc: String,
     message: String,
-    /// In a coordinator's words: without them it is of something between us and it, or of nothing of the kind at all.
+    /// Whether the error has a coordinator's format; others are from a proxy or a different program.
     is_worded: bool,
 }
 
@@ -101,7 +101,7 @@ impl Client {
         })
     }
 
-    /// Asks for so many jobs.
+    /// Pops up to this many jobs.
     pub async fn pop(&self, name: &str, served: &Served, amount: usize) -> Popped {
         let models: Vec<&String> = served.models.keys().collect();
         let named = match served.kind {
@@ -249,7 +249,7 @@ impl Client {
     }
 }
 
-/// What is wrong with our words, if it is that, else what the coordinator says.
+/// The first error about our request, or else the coordinator's message.
 pub fn said(reply: &Value) -> Option<String> {
     let message = reply["message"].as_str()?;
     let errors = reply["errors"].as_object();
@@ -260,7 +260,7 @@ pub fn said(reply: &Value) -> Option<String> {
     })
 }
 
-/// Of an answer that says nothing in a coordinator's words.
+/// The error for a reply without a coordinator's message.
 fn page(status: StatusCode, elsewhere: Option<String>) -> String {
     match elsewhere {
         Some(place) => format!("{STRANGE}: {status}, redirect to {place}"),
@@ -273,7 +273,7 @@ fn header(response: &Response, name: HeaderName) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// None of what is no JSON, or holds more values than any answer.
+/// `None` for invalid JSON, or with more values than any valid reply.
 fn read(bytes: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
     match has_more_values_than(MOST_VALUES, text) {
@@ -295,7 +295,7 @@ async fn whole(mut response: Response) -> Result<Vec<u8>, No> {
 
 impl No {
     fn unreachable(error: reqwest::Error) -> Self {
-        // The address is in the configuration; the cause is what helps.
+        // Omits the URL, which is in the configuration, and keeps the cause.
         let error = error.without_url();
         if let Some(why) = tls::explain(&error) {
             return Self::none(&why);
@@ -321,7 +321,7 @@ impl No {
             || message.contains("maintenance mode")
     }
 
-    /// Brought before, or taken away. Some coordinators say so in words only.
+    /// Whether the job was already submitted, or cancelled. Some coordinators report this only in the message.
     fn is_too_late(&self) -> bool {
         let words = ["already submitted", "aborted", "does not exist"];
         matches!(&*self.rc, "DuplicateGen" | "AbortedGen" | "InvalidJobID")

@@ -1,16 +1,16 @@
-//! What a coordinator tells its workers: it says so with every pop until its time is over, and the log hears it once.
+//! Messages of a coordinator to its workers: repeated with every pop until they expire, and logged once.
 
 use muster_protocol::legacy::popped::Told;
 
 /// Messages of one answer that are read at all.
 const MOST: usize = 50;
 
-/// What came with the last answer.
+/// Ids of the messages in the last reply.
 #[derive(Debug, Default)]
 pub struct Heard(Vec<String>);
 
 impl Heard {
-    /// Those that did not come with the last answer.
+    /// The messages that were not in the last reply.
     pub fn news(&mut self, told: Vec<Told>) -> Vec<Told> {
         let ids = told.iter().take(MOST).map(|told| told.id.clone()).collect();
         let before = std::mem::replace(&mut self.0, ids);

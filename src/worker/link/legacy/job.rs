@@ -1,4 +1,4 @@
-//! One job, from its hand-out to its receipt.
+//! A job, from pop to submission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,17 +31,17 @@ use muster_protocol::link::{MediaResult, Payload, UploadSlot};
 const WAITING_WORDS: usize = 256;
 /// How often the coordinator hears how far a job is.
 const PROGRESS: Duration = Duration::from_secs(3);
-/// What a coordinator gives that does not say.
+/// Default for coordinators that do not report a time limit.
 const USUAL_TIME: Duration = Duration::from_secs(150);
-/// Left of a job's time for bringing it.
+/// Part of a job's time that is reserved for the submission.
 const WAY_BACK: Duration = Duration::from_secs(5);
-/// Models draw nothing of use with a shorter side.
+/// Models give poor results with a shorter side.
 const LEAST_SIDE: u32 = 256;
 /// No longer side is enlarged beyond it.
 const MOST_ENLARGED_SIDE: u32 = 2048;
 /// The type of images that such coordinators take.
 const IMAGE_TYPE: &str = "image/webp";
-/// How long an output is brought again and again beyond its time: some coordinators take what comes late.
+/// Time for retries of a submission after the job's deadline, because some coordinators accept late results.
 const STUBBORN: Duration = Duration::from_secs(300);
 
 /// A job that can be done here.
@@ -60,14 +60,14 @@ enum JobBody {
     },
     Image {
         image: Box<ImageRequest>,
-        /// Of all images of the job.
+        /// Upload links of all images of the job.
         uploads: Vec<Option<String>>,
         finishing: Finishing,
     },
     Form(Box<FormRequest>),
 }
 
-/// What one job needs of its line.
+/// The state that a job needs from its line.
 pub struct Errand {
     pub label: String,
     pub client: Client,
@@ -80,16 +80,16 @@ pub struct Errand {
     pub feedback: Feedback,
 }
 
-/// What the errands of one line leave for those that come after them.
+/// State shared by all jobs of a line.
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     returns: Arc<Mutex<Returns>>,
-    /// The coordinator does not know how to be told of progress.
+    /// The coordinator does not support progress reports.
     takes_no_progress: Arc<AtomicBool>,
 }
 
 impl Records {
-    /// How many jobs were given back of late, and when the next may be asked for.
+    /// The number of recently returned jobs, and the time of the next pop.
     pub fn rest(&self) -> Option<(usize, Instant)> {
         self.returns().rest(Instant::now())
     }
@@ -194,7 +194,7 @@ impl Job {
     }
 }
 
-/// Sides below what models draw well become a whole number of times larger. Returns the longer side that was asked for.
+/// Scales sizes below a model's minimum by a whole factor. Returns the requested longer side.
 fn enlarge(image: &mut ImageRequest) -> Option<u32> {
     let (shorter, longer) = (image.width.min(image.height), image.width.max(image.height));
     let times = LEAST_SIDE.div_ceil(shorter.max(1));
@@ -208,7 +208,7 @@ fn enlarge(image: &mut ImageRequest) -> Option<u32> {
 }
 
 impl Errand {
-    /// Does it, and keeps the seat until it has been brought.
+    /// Executes the job and holds its permit until the submission.
     pub fn start(self, id: String, job: Job, seat: OwnedSemaphorePermit) {
         let tasks = self.tasks.clone();
         tasks.start(async move {
@@ -286,7 +286,7 @@ impl Errand {
         }
     }
 
-    /// Until it is taken, or nobody wants it.
+    /// Retries until the result is accepted or no longer needed.
     async fn bring(&self, id: &str, model: &str, mut brought: Option<&FinishedOutput>) {
         let mut backoff = Backoff::new(rand_seed());
         let until = Instant::now() + STUBBORN;
@@ -333,7 +333,7 @@ impl Errand {
     }
 }
 
-/// What has been made so far.
+/// The output so far.
 #[derive(Debug, Default)]
 struct Draft {
     text: String,
@@ -413,7 +413,7 @@ impl Draft {
         }
     }
 
-    /// As its client wants it. No coordinator of this kind keeps a NUL.
+    /// Formatted for the client. NUL characters are removed, because no coordinator of this kind stores them.
     fn text(&self, wanted: &LegacySampling) -> String {
         format::output(&self.text.replace('\0', ""), wanted)
     }

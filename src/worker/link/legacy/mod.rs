@@ -1,18 +1,18 @@
-//! A line to a coordinator that is polled: the worker comes for jobs and brings what it has made, by HTTP. The same
-//! [`Offer`]s come out of it as of a socket, the same words go back, and one worker may have lines of both kinds.
+//! A line to a coordinator with the AI Horde API: the worker pops jobs and submits results by HTTP. [`Offer`]s and
+//! replies are the same as those of a socket, and a worker may have lines of both kinds.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `rounds` | when to ask again: pure |
-//! | `client` | the four calls, and what the coordinator's answers mean |
-//! | `heard` | what the coordinator tells its workers, once |
-//! | `skips` | why there is nothing for this worker, when that changes |
-//! | `returns` | what was given back, and the rest that follows |
-//! | `task` | the task that asks |
-//! | `job` | one job, from its hand-out to its receipt |
+//! | `rounds` | the schedule of pops: pure |
+//! | `client` | the four calls, and the interpretation of replies |
+//! | `heard` | messages of the coordinator, logged once |
+//! | `skips` | reasons why this worker gets no jobs, logged when they change |
+//! | `returns` | returned jobs, and the pause after them |
+//! | `task` | the polling task |
+//! | `job` | one job, from pop to submission |
 //!
-//! Such a coordinator speaks only when it is asked. A job whose time is over was taken away there, so it ends here by
-//! the same clock; what cannot be brought now is brought again until then.
+//! Such a coordinator only replies to requests. After a job's time limit the coordinator has cancelled it, so it ends
+//! here by the same clock; failed submissions are retried until then.
 
 mod client;
 mod heard;
@@ -34,19 +34,19 @@ use muster_process::tasks::Tasks;
 
 use task::Task;
 
-/// One coordinator, and who we are there.
+/// A coordinator, and the worker's identity there.
 #[derive(Clone)]
 pub struct Polling {
-    /// What it is called in the log.
+    /// The coordinator's name in the log.
     pub label: String,
-    /// Its address, as [`base`](super::base) gives it.
+    /// The URL from [`base`](super::base).
     pub base: Url,
     pub tls: Arc<ClientConfig>,
     pub key: String,
     pub name: String,
-    /// What the software calls itself there: features are known by it.
+    /// The software name sent to the coordinator, which identifies supported features.
     pub agent: String,
-    /// As those of a [`Line`](super::Line).
+    /// Like those of a [`Line`](super::Line).
     pub media_hosts: Vec<String>,
     pub served: watch::Receiver<Served>,
 }
@@ -61,17 +61,17 @@ pub enum PolledKind {
     Form,
 }
 
-/// What the worker serves there.
+/// The models and limits that the worker offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Served {
     pub kind: PolledKind,
-    /// What models are called there, and what they are called here.
+    /// The coordinator's names of models, mapped to ours.
     pub models: BTreeMap<String, String>,
     /// Jobs at once.
     pub jobs: usize,
     /// Tokens of context that every one of the models of texts has.
     pub context: u32,
-    /// Width times height of the largest image, which is made or looked at.
+    /// Width times height of the largest image, for generation and interrogation.
     pub pixels: u64,
     /// Applies LoRAs of its own folder. Jobs that name others are handed back.
     pub has_loras: bool,

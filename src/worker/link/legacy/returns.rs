@@ -1,12 +1,12 @@
-//! What this worker gave back. Coordinators count that against it: after some twenty in an hour the public one puts a
-//! worker into maintenance, and its owner is suspected. And whoever gives a job back is asked for the same job again.
+//! Jobs that this worker returned. Coordinators count them: after some twenty in an hour the public one sets a worker
+//! to maintenance, and its owner becomes suspicious. A returned job may also be offered to the same worker again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is older than this no longer counts.
+/// Older returns do not count.
 const COUNTED: Duration = Duration::from_secs(3600);
 /// The rest after the first, which doubles with every further one. Two thirds of twenty fit into an hour.
 const FIRST: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ impl Returns {
         self.0.push_back(now);
     }
 
-    /// How many were given back of late, and when the next job may be asked for.
+    /// The number of recent returns, and the time of the next pop.
     pub fn rest(&mut self, now: Instant) -> Option<(usize, Instant)> {
         while self.0.front().is_some_and(|first| *first + COUNTED < now) {
             self.0.pop_front();

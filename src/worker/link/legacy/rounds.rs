@@ -1,20 +1,20 @@
-//! When to ask again. A worker that gets jobs asks at once; one that gets none waits a little longer each time; one
-//! that is not wanted, or meets nobody, does not hammer at the door.
+//! The schedule of pops: immediately after a job, with growing delays without jobs, and with long delays after refusals
+//! or connection errors.
 
 use std::time::Duration;
 
 use crate::link::session::Backoff;
 
-/// What has come of a question for jobs.
+/// The result of a pop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Came {
     Jobs,
     Nothing,
     /// The worker is in maintenance there: it may get jobs of its owner, and few.
     Maintenance,
-    /// Too often; perhaps with the time to wait.
+    /// Rate limited, possibly with a waiting time.
     TooOften(Option<Duration>),
-    /// Nobody there, or nothing that makes sense.
+    /// No reply, or an invalid one.
     NoAnswer,
 }
 
@@ -22,7 +22,7 @@ pub enum Came {
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(4);
 const IN_MAINTENANCE: Duration = Duration::from_secs(15);
-/// Nobody is told to stay away for longer.
+/// The longest delay.
 const LONGEST: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]

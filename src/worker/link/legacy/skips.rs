@@ -1,5 +1,5 @@
-//! Why a coordinator has nothing for this worker though jobs wait there: an owner who is never told believes that all
-//! is well. Said when the reasons are others than before, as their numbers change with every question.
+//! Reasons why a coordinator has no jobs for this worker although some wait, because the owner would otherwise notice
+//! nothing. Logged when the reasons change, ignoring their counts.
 
 use std::collections::BTreeSet;
 
@@ -30,13 +30,13 @@ impl Skips {
         self.words.clone().filter(|_| is_new)
     }
 
-    /// The reasons as they were told last, with their numbers.
+    /// The reasons that were logged last, with their counts.
     pub fn words(&self) -> Option<String> {
         self.words.clone()
     }
 }
 
-/// The reason in its own words, where it says too little of what an owner can do about it.
+/// A clearer wording of a reason with a hint for the owner.
 fn worded(reason: &str) -> String {
     let why = match reason {
         "bridge_version" => "this worker software is unknown to the coordinator",

@@ -1,4 +1,4 @@
-//! The task that comes for jobs.
+//! The polling task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::link::{Condition, Feedback, Offer, Present, Standing, Transfers, rand
 use muster_process::tasks::Tasks;
 use muster_protocol::legacy::popped::{PoppedJob, PoppedWork, Told};
 
-/// What those that are stopped at the end may take to be given back.
+/// Time for returning cancelled jobs at the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub struct Task {
     line: Polling,
-    /// As the coordinator was told last.
+    /// The offer that was last sent to the coordinator.
     served: Served,
     offers: mpsc::Sender<Offer>,
     condition: watch::Receiver<Condition>,
@@ -37,9 +37,9 @@ pub struct Task {
     records: Records,
     feedback: Feedback,
     transfers: Transfers,
-    /// One for each job that may run.
+    /// A permit per concurrent job.
     seats: Arc<Semaphore>,
-    /// Ends what runs.
+    /// Cancels running jobs.
     ending: CancellationToken,
 }
 
@@ -91,7 +91,7 @@ impl Task {
         });
     }
 
-    /// Until it is time to leave, or nobody wants us: then with the reason.
+    /// Polls until the worker leaves or is refused; returns the reason of a refusal.
     async fn ask_on(&mut self, client: &Client, told: &watch::Sender<Standing>) -> Option<String> {
         while let Some(seat) = self.seat().await {
             if !self.rest().await {
@@ -130,12 +130,12 @@ impl Task {
         None
     }
 
-    /// Room for one job, while the owner lets us work. None when it is time to leave.
+    /// A permit for a job while the worker is not paused. `None` when the worker leaves.
     async fn seat(&self) -> Option<OwnedSemaphorePermit> {
         let mut condition = self.condition.clone();
         let free = async {
             let seat = self.seats.clone().acquire_owned().await;
-            // Nobody is left who could end a pause.
+            // Fails if the sender is dropped: the pause could never end.
             let _ = condition.wait_for(|now| !now.is_paused).await;
             seat.ok()
         };
@@ -146,7 +146,7 @@ impl Task {
         }
     }
 
-    /// After what was given back. False when it is time to leave.
+    /// Waits after returned jobs. False when the worker leaves.
     async fn rest(&self) -> bool {
         let Some((given_back, until)) = self.records.rest() else {
             return true;
@@ -180,7 +180,7 @@ impl Task {
         }
     }
 
-    /// For whoever reads the log.
+    /// Logs new messages.
     fn hear(&mut self, messages: Vec<Told>) {
         for Told { origin, text, .. } in self.heard.news(messages) {
             info!("{}: message from {origin}: {text}", self.line.label);
@@ -221,7 +221,7 @@ impl Task {
         let job = job.ok();
         let mut seat = Some(seat);
         for (index, id) in popped.ids.into_iter().enumerate() {
-            // More than were asked for find no seat: they are given back as well.
+            // Jobs beyond the requested number get no permit and are returned, too.
             let seat = seat
                 .take()
                 .or_else(|| self.seats.clone().try_acquire_owned().ok());
@@ -281,7 +281,7 @@ impl Task {
         }
     }
 
-    /// What runs was given to us before we were refused: it is made and brought, unless it is time to leave.
+    /// After a refusal, running jobs are finished and submitted, unless the worker leaves.
     async fn go_on(&self) {
         let all = u32::try_from(self.served.jobs).unwrap_or(u32::MAX);
         tokio::select! {
@@ -290,7 +290,7 @@ impl Task {
         }
     }
 
-    /// What runs may end within the time there is; the rest is given back.
+    /// Running jobs may finish within the grace period; the others are returned.
     async fn finish(&mut self) {
         let all = u32::try_from(self.served.jobs).unwrap_or(u32::MAX);
         let grace = self.condition.borrow().leave_within.unwrap_or_default();

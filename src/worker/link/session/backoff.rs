@@ -1,5 +1,5 @@
-//! How long to wait before dialling again: one second, doubling up to thirty, and up to as much again by chance, so
-//! that a coordinator which comes back is not met by everybody at once.
+//! Delays of reconnects: one second, doubling up to thirty, with jitter up to the same amount, so that workers do not
+//! all return to a restarted coordinator at once.
 
 use std::time::Duration;
 

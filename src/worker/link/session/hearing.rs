@@ -1,4 +1,4 @@
-//! What a coordinator says.
+//! Handles frames of the coordinator.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Session {
                 }
             }
             ToWorker::Drain { .. } => self.is_dismissed = true,
-            // The shell tells the owner.
+            // The shell reports it to the owner.
             ToWorker::Maintenance { .. } | ToWorker::Unknown => {}
         }
     }
@@ -83,7 +83,7 @@ impl Session {
         self.say_leaving(out);
     }
 
-    /// Goes on with what the coordinator wants gone on with, and forgets the rest.
+    /// Resumes the jobs that the coordinator still has, and drops the others.
     fn come_back(&mut self, verdicts: &[Verdict], out: &mut Vec<Output>) {
         let slots: Vec<Slot> = self.jobs.keys().copied().collect();
         for slot in slots {
@@ -135,7 +135,7 @@ impl Session {
         })));
     }
 
-    /// Ours is told to ask elsewhere. A public one has no word for it but a lost socket, which strikes nobody.
+    /// Our coordinator gets a `busy`. A public one supports only a lost socket, which costs no strike.
     fn decline(&mut self, about: About, peer: Peer, out: &mut Vec<Output>) {
         match peer {
             Peer::Ours => {

@@ -1,4 +1,4 @@
-//! One attempt of one job: numbers its frames, gathers its deltas, and keeps what may have to be sent again.
+//! An attempt of a job: numbers its frames, batches its deltas, and keeps frames that may have to be sent again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::words::{Agreement, Moment};
 use muster_protocol::job::{Channel, Event};
 use muster_protocol::link::{About, Claim, Extension, write_tokens};
 
-/// Deltas gather for so long, or until there are so many.
+/// Deltas are batched for this time, or up to this number.
 pub const GATHER: Duration = Duration::from_millis(20);
 pub const MOST_GATHERED: usize = 16;
-/// What a job may keep for sending again.
+/// Limit of a job's kept frames.
 pub const MOST_KEPT_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
@@ -23,22 +23,22 @@ pub struct Job {
     /// The number of the newest frame.
     seq: u64,
     gathered: Vec<Event>,
-    /// When something last left.
+    /// When the last batch was sent.
     flushed: Option<Moment>,
     kept: VecDeque<Kept>,
     kept_bytes: usize,
-    /// When anything was last said about it.
+    /// When the last frame was sent.
     pub spoke: Moment,
     pub has_output: bool,
     pub deadline: Option<Moment>,
-    /// All that was written, for public peers, who are told it again at the end.
+    /// The text so far, for public peers, who get it again at the end.
     pub written: Option<Written>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Running,
-    /// Told to stop; the last word is awaited.
+    /// Cancelled; the final frame is pending.
     Stopping,
     /// The last word was said then. After a `done` an answer is awaited for a while.
     Ended {
@@ -96,7 +96,7 @@ impl Job {
         is_last_word && self.kept.is_empty()
     }
 
-    /// A name for the next so many frames or deltas.
+    /// The sequence number for the next frame or this many deltas.
     pub fn next_about(&mut self, deltas: usize) -> About {
         if !self.is_kept() {
             return self.about;
@@ -109,7 +109,7 @@ impl Job {
         }
     }
 
-    /// Adds what belongs together.
+    /// Adds a group of events.
     pub fn gather(&mut self, mut events: Vec<Event>) {
         self.has_output = true;
         if let Some(written) = &mut self.written {
@@ -122,8 +122,7 @@ impl Job {
         self.gathered.extend(events);
     }
 
-    /// When what has gathered has to leave: at once if nothing left for a while, so that a slow stream is not
-    /// made slower.
+    /// When the batch has to be sent: at once after a pause, so that a slow stream is not delayed.
     pub fn due(&self) -> Option<Moment> {
         if self.gathered.is_empty() {
             return None;
@@ -136,7 +135,7 @@ impl Job {
         }
     }
 
-    /// The frames of what has gathered.
+    /// The frames of the batch.
     pub fn flush(&mut self, now: Moment) -> Vec<String> {
         let events = std::mem::take(&mut self.gathered);
         if events.is_empty() {
@@ -157,7 +156,7 @@ impl Job {
         frames.collect()
     }
 
-    /// Remembers a frame until it is confirmed. Whether there was room.
+    /// Keeps a frame until it is confirmed. Returns false above the memory limit.
     pub fn keep(&mut self, text: &str) -> bool {
         if self.is_kept() {
             self.kept_bytes += text.len();
@@ -179,12 +178,12 @@ impl Job {
         }
     }
 
-    /// What has to be sent again.
+    /// Frames to send again.
     pub fn kept(&self) -> impl Iterator<Item = &str> {
         self.kept.iter().map(|kept| kept.text.as_str())
     }
 
-    /// What a coordinator is told when we come back.
+    /// The claim sent to a coordinator after a reconnection.
     pub fn claim(&self) -> Option<Claim> {
         Some(Claim {
             job: self.about.job,
@@ -213,7 +212,7 @@ impl Written {
     }
 }
 
-/// Only those who can resume want token ids.
+/// Only peers with resume need token ids.
 fn forget_tokens(event: &mut Event) {
     match event {
         Event::Token(token) => token.ids.clear(),

@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Does everything whose time has come.
+    /// Executes all due timers.
     pub(super) fn fall_due(&mut self, out: &mut Vec<Output>) {
         self.renew(out);
         self.phase_due(out);

@@ -11,7 +11,7 @@ use muster_protocol::link::{Extension, FromWorker, Registration};
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 /// The least wait after another connection took our name: if it is a second worker, two must not fight for it.
 const AFTER_REPLACEMENT: Duration = Duration::from_secs(10);
-/// It doubles with each time in a row, up to this.
+/// The delay doubles with each replacement in a row, up to this.
 const LONGEST_REPLACEMENT: Duration = Duration::from_secs(300);
 /// A socket that has stood for so long was not fought for.
 const UNDISPUTED: Duration = Duration::from_secs(900);
@@ -93,7 +93,8 @@ impl Session {
         }
     }
 
-    /// Leaves a public coordinator without a word, as it expects: it queues the job again, and nobody is struck.
+    /// Leaves a public coordinator by closing the socket, as its protocol expects: it queues the job again, without a
+    /// strike.
     pub(super) fn stay_away(&mut self, out: &mut Vec<Output>) {
         out.push(Output::Close(Some(NORMAL)));
         self.forget_all(out);
@@ -193,7 +194,7 @@ impl Session {
         answers.chain([until]).min()
     }
 
-    /// The time to leave in is over: what still runs is handed back.
+    /// After the grace period, running jobs are handed back.
     pub(super) fn out_of_time(&mut self, out: &mut Vec<Output>) {
         let Some(until) = self.leaving else { return };
         if matches!(self.phase, Phase::Over) {

@@ -1,19 +1,19 @@
-//! One worker's conversation with one coordinator: what has happened goes in, with the time; what to do comes out.
-//! No socket, no clock, no randomness but a seed.
+//! A worker's session with a coordinator: inputs with their times go in, outputs come out. No socket, no clock, no
+//! randomness but a seed.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `words` | inputs, outputs, and what was agreed |
-//! | `jobs` | one attempt: numbers, gathers and keeps its frames |
-//! | `hearing` | what a coordinator says |
-//! | `saying` | what the work says, and the frames it becomes |
-//! | `keeping` | silence, beats, reports, and everything that falls due |
-//! | `leaving` | draining, refusals, and coming back |
-//! | `backoff` | how long to wait before dialling again |
+//! | `words` | inputs, outputs, and the agreed extensions |
+//! | `jobs` | one attempt: numbers, batches and keeps its frames |
+//! | `hearing` | frames of the coordinator |
+//! | `saying` | reports of the executor, and their frames |
+//! | `keeping` | timeouts, heartbeats, reports, and other timers |
+//! | `leaving` | draining, refusals, and reconnections |
+//! | `backoff` | delays of reconnects |
 //!
-//! What it holds to: one last frame for each attempt; a first token leaves at once; a lost socket stops nothing
-//! within the agreed grace, and what was not confirmed is sent again, in order, each frame once; a public
-//! coordinator sees nothing but the public protocol.
+//! Invariants: one final frame per attempt; a first token is sent at once; a lost socket cancels nothing within the
+//! agreed grace period, and unconfirmed frames are sent again, in order, each once; a public coordinator gets only the
+//! public protocol.
 
 mod backoff;
 mod hearing;
@@ -63,14 +63,14 @@ pub struct Session {
     is_outdated: bool,
     /// Coming back with a newer registration; no connection was lost.
     is_renewing: bool,
-    /// Accepted, and not taken yet by [`Self::take_accepted`].
+    /// An accepted registration that [`Self::take_accepted`] has not returned yet.
     accepted: Option<Registration>,
     now: Moment,
     phase: Phase,
     jobs: BTreeMap<Slot, Job>,
     slots: u64,
     backoff: Backoff,
-    /// What to name when coming back; kept over a lost socket.
+    /// Names the session to resume; kept when a socket is lost.
     resumable: Option<Resumable>,
     refusal: Option<RefusalFrame>,
     is_paused: bool,
@@ -89,7 +89,7 @@ enum Phase {
         until: Moment,
     },
     Dialling,
-    /// Registered; no answer yet.
+    /// The registration was sent; the reply is pending.
     Greeting {
         until: Moment,
     },
@@ -102,10 +102,10 @@ enum Phase {
 struct Open {
     agreement: Agreement,
     since: Moment,
-    /// When anything last came, and what was asked since.
+    /// When the last frame arrived, and a ping since.
     heard: Moment,
     pinged: Option<Moment>,
-    /// When anything last went.
+    /// When the last frame was sent.
     said: Moment,
 }
 
@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Takes in one thing that has happened and appends what is to be done about it, in order.
+    /// Handles an input and appends the outputs, in order.
     pub fn handle(&mut self, input: Input, now: Moment, out: &mut Vec<Output>) {
         self.now = now.max(self.now);
         match input {
@@ -212,7 +212,7 @@ impl Session {
         send(&FromWorker::Register(Box::new(registration)), out);
     }
 
-    /// The registration as the coordinator is told it.
+    /// The registration in the peer's protocol.
     fn form(&self) -> Registration {
         match self.is_public {
             true => first_public_registration(&self.registration),

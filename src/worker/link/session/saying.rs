@@ -1,4 +1,4 @@
-//! What the work says, and the frames it becomes.
+//! Handles reports of the executor, and converts them to frames.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Session {
             Said::Progress { at, of, preview } => {
                 self.progress(slot, Progress::at(at, of), preview, out);
             }
-            // Asked for by those that poll alone.
+            // Only polling lines request it.
             Said::Flagged(_) => {}
             Said::Uploaded(results) => self.uploaded(slot, results, out),
             Said::Done { finish, usage } => self.done(slot, finish, usage, out),
@@ -52,7 +52,7 @@ impl Session {
         }
     }
 
-    /// Lets go what has gathered.
+    /// Sends the batch.
     pub(super) fn flush(&mut self, slot: Slot, out: &mut Vec<Output>) {
         let Some(job) = self.jobs.get_mut(&slot) else {
             return;
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// One frame about the job. Public peers know no `started`, `alive` or `busy`.
+    /// A frame about the job. Public peers do not support `started`, `alive` or `busy`.
     fn frame(
         &mut self,
         slot: Slot,
@@ -80,7 +80,7 @@ impl Session {
         self.pass(slot, text, out);
     }
 
-    /// Sends it if there is a socket, and keeps it if it may be asked for again.
+    /// Sends the frame on an open socket, and keeps it if it may be requested again.
     fn pass(&mut self, slot: Slot, text: String, out: &mut Vec<Output>) {
         let Some(job) = self.jobs.get_mut(&slot) else {
             return;
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Not numbered: it need not arrive, and the next one replaces it.
+    /// Has no number: the frame may be lost, and the next one replaces it.
     fn progress(
         &mut self,
         slot: Slot,
@@ -184,14 +184,14 @@ impl Session {
         self.end(slot, text, false, out);
     }
 
-    /// Said for good. What was delivered so far goes along, so that another worker can go on from it.
+    /// Ends the attempt. Delivered output is included, so that another worker can continue.
     pub(super) fn hand_back(&mut self, slot: Slot, retry_after: Duration, out: &mut Vec<Output>) {
         self.flush(slot, out);
         let Some(job) = self.jobs.get_mut(&slot) else {
             return;
         };
         if job.about.attempt.is_none() {
-            // A public coordinator queues the jobs of a lost socket again and strikes nobody.
+            // A public coordinator queues the jobs of a lost socket again, without a strike.
             return self.stay_away(out);
         }
         let frame = FromWorker::Busy {
@@ -226,7 +226,7 @@ impl Session {
         };
         let about = job.about;
         if self.uses(Extension::Lease) {
-            // Not numbered: it need not arrive.
+            // Has no number: the frame may be lost.
             let phase = Some(phase.to_owned());
             super::send(&FromWorker::Alive { about, phase }, out);
         } else {

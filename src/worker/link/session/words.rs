@@ -12,13 +12,13 @@ use muster_protocol::link::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Duration);
 
-/// One attempt of one job, as this line numbers them.
+/// An attempt of a job, numbered by this line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub u64);
 
 #[derive(Debug)]
 pub enum Input {
-    /// The socket that was asked for is there.
+    /// The requested socket is open.
     Opened,
     Frame(ToWorker),
     /// Any other sign of life.
@@ -49,10 +49,10 @@ pub enum Output {
     Send(String),
     /// A ping of the WebSocket's own.
     Ping,
-    /// With this code, or without a word where the socket is of no use any more.
+    /// With this code, or without a close frame if the socket is unusable.
     Close(Option<u16>),
     Begin(Box<Work>),
-    /// Nobody wants it any more. What is said about it from now on matters only if the session asks for a last word.
+    /// The job was cancelled. Later reports only matter if the session expects a final one.
     Stop(Slot),
     /// The line is not kept any longer.
     Over(Ending),
@@ -65,7 +65,7 @@ pub enum Ending {
     Refused(String),
 }
 
-/// A job for whoever does the work.
+/// A job for the executor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
     pub slot: Slot,
@@ -85,16 +85,16 @@ pub struct Work {
     pub finishing: Finishing,
 }
 
-/// What becomes of a finished image before it is uploaded.
+/// Processing of a finished image before its upload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Finishing {
-    /// None where the job asks for no judgement.
+    /// `None` if the job requests no check.
     pub safety: Option<SafetyRule>,
     /// The longer side to reduce the image to.
     pub side: Option<u32>,
 }
 
-/// What becomes of an image that the safety checker flags.
+/// The handling of an image that the safety checker flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SafetyRule {
     /// The image is sent with a remark.
@@ -111,7 +111,7 @@ pub enum Peer {
     Public,
 }
 
-/// How the two sides talk on this socket.
+/// The agreed protocol of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreement {
     extensions: Extensions,
@@ -119,7 +119,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Nothing agreed is the public protocol.
+    /// Without an agreement, the public protocol.
     pub fn new(agreed: Option<&Agreed>) -> Self {
         let secs = agreed.and_then(|agreed| agreed.beat_secs).unwrap_or(10);
         Self {

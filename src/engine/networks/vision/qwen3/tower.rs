@@ -25,7 +25,7 @@ pub struct QwenTower {
     positions: Tensor,
     blocks: Vec<Block>,
     merger: Merger,
-    /// One per layer of the spec's `deepstack`.
+    /// A merger for each layer of the spec's `deepstack`.
     deepstack: Vec<Merger>,
 }
 

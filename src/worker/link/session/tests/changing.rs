@@ -11,7 +11,7 @@ fn with_two_models() -> Input {
     Input::Registration(Box::new(Registration::new("key", "rig", models)))
 }
 
-/// The models of the registration that is sent when the socket is there.
+/// The models of the registration that is sent once the socket is open.
 fn registered(line: &mut Line) -> (Vec<String>, bool) {
     line.put(Input::Opened);
     let greeting = line.sent();

@@ -1,4 +1,4 @@
-//! Sockets that break, are refused or say nothing, and coming back to what ran.
+//! Sockets that break, are refused or time out, and resuming running jobs.
 
 use super::{JOB, Line, done, ready, secs, seqs};
 use crate::link::offer::Said;
@@ -198,7 +198,7 @@ fn who_shares_a_name_leaves_it_to_the_other_for_longer_each_time() {
         waits.push(fight(&mut line, 20));
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
-    // It hears the coordinator all the while.
+    // The coordinator sends frames all the while.
     for _ in 0..60 {
         line.wait(secs(20));
         line.put(Input::Heard);

@@ -1,11 +1,11 @@
-//! A session without its shell: what has happened goes in with a time that the test chooses.
+//! Tests of a session without its shell, at times that the test chooses.
 //!
-//! | file | what it holds to |
+//! | file | behaviour |
 //! | --- | --- |
-//! | `talking` | jobs that go as they should |
-//! | `losing` | sockets that break, and coming back |
+//! | `talking` | successful jobs |
+//! | `losing` | broken sockets, and reconnections |
 //! | `leaving` | draining and pausing |
-//! | `changing` | other models |
+//! | `changing` | changed models |
 
 mod changing;
 mod leaving;
@@ -24,7 +24,7 @@ use muster_protocol::link::{
 
 const JOB: JobId = JobId(uuid::Uuid::from_u128(7));
 
-/// A session, its time, and what it has asked for.
+/// A session, its clock, and its outputs.
 struct Line {
     session: Session,
     now: Duration,
@@ -129,7 +129,7 @@ impl Line {
         std::mem::take(&mut self.out)
     }
 
-    /// What was sent, without the reports on the worker's state.
+    /// The sent frames, except for reports of the worker's state.
     fn sent(&mut self) -> Vec<FromWorker> {
         let outputs = self.outputs().into_iter();
         let frames = outputs.filter_map(|output| match output {
