@@ -1,9 +1,9 @@
-//! Which files a source in a repository must list: those without which a model of its kind cannot be loaded.
+//! Checks that a source lists the files required to load a model of its kind.
 
 use super::IMAGE_INDEX;
 use crate::hub;
 
-/// A GGUF holds all there is to know; safetensors need their configuration and tokenizer beside them.
+/// A GGUF file is complete; safetensors need a configuration and a tokenizer.
 pub fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
     let weights: Vec<_> = source
         .files
@@ -31,7 +31,7 @@ pub fn refuse_incomplete_text(source: &hub::Source) -> Result<(), String> {
     }
 }
 
-/// A model that reads also needs the files of sentence-transformers that say what follows the network.
+/// An encoder also needs the files of sentence-transformers about the steps after the network.
 pub fn refuse_incomplete_encoder(source: &hub::Source, module: &str) -> Result<(), String> {
     refuse_incomplete_text(source)?;
     let module = format!("1_{module}/config.json");
@@ -43,7 +43,7 @@ pub fn refuse_incomplete_encoder(source: &hub::Source, module: &str) -> Result<(
     }
 }
 
-/// Weights beside their configuration, and voices.
+/// Needs weights, their configuration, and voices.
 pub fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
     let paths = || source.files.iter().map(|file| file.path.as_str());
     let is_weights = |path: &str| path.ends_with(".safetensors");
@@ -61,11 +61,11 @@ pub fn refuse_incomplete_speech(source: &hub::Source) -> Result<(), String> {
     }
 }
 
-/// Files that every model of components has, in the layout of diffusers, beside the `config.json` of each component.
+/// Files of every model with components in the layout of diffusers, in addition to the `config.json` of each component.
 const IMAGE_FILES: [&str; 2] = [IMAGE_INDEX, SCHEDULER];
 const SCHEDULER: &str = "scheduler/scheduler_config.json";
 
-/// A checkpoint with all networks of a model that draws; its tokenizers are built in.
+/// A checkpoint with all networks of an image model, whose tokenizers are built in.
 pub fn is_one_file(source: &hub::Source) -> bool {
     match source.files.as_slice() {
         [only] => only.path.is_weights() && !only.path.is_gguf(),

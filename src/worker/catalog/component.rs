@@ -1,5 +1,5 @@
-//! Components of a model whose files are not among its own: in a place of their own, or files of another model of the
-//! catalog, which are then on disk once for both.
+//! Components of a model with files in other sources: a separate source, or another model of the catalog, whose files
+//! are then stored once for both.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,21 +13,21 @@ use super::kinds::rules;
 use super::{Catalog, CatalogError, Entry, Kind, Source, names};
 use crate::hub::{self, FilePath};
 
-/// Where the files of a component are.
+/// The source of a component's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// The model of the catalog whose files they are.
+    /// The model of the catalog that has the files.
     pub model: Option<String>,
     /// The folder in the source; empty for its top.
     pub folder: String,
-    /// By quantization of the model that uses it; the only one serves all of them.
+    /// By quantization of the model that uses it; a single one applies to all of them.
     sources: BTreeMap<String, Source>,
 }
 
 /// Files of a model in one quantization.
 #[derive(Debug, Clone, Copy)]
 pub struct EntrySource<'a> {
-    /// The component whose files these are, with its name; `None` for the model's own files.
+    /// The component of these files, with its name; `None` for the model's own files.
     pub component: Option<(&'a str, &'a Component)>,
     pub source: &'a Source,
 }
@@ -51,7 +51,7 @@ impl Component {
 }
 
 impl Entry {
-    /// The model's own files in a quantization, then those of its components that are elsewhere.
+    /// The model's own files in a quantization, then those of its components in other sources.
     pub fn sources_of(&self, quantization: &str) -> Vec<EntrySource<'_>> {
         let Ok((quantization, own)) = self.source(Some(quantization)) else {
             return Vec::new();
@@ -277,7 +277,7 @@ mod tests {
     use super::super::tests::{DRAWING, read};
     use super::*;
 
-    /// The entry of a model that draws, without the text encoder and with these lines.
+    /// The entry of an image model, without the text encoder and with these lines.
     fn borrower(more: &str) -> String {
         let encoder = "  { path = \"text_encoder/config.json\" },\n  { path = \"text_encoder/model.safetensors\" },\n";
         assert!(DRAWING.contains(encoder), "{DRAWING}");
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(sources.len(), 2);
         let (name, component) = sources[1].component.unwrap();
         assert_eq!((name, component.folder.as_str()), ("text_encoder", ""));
-        // Only all sizes together are more than an estimate.
+        // Only stated sizes of all files replace the estimate.
         assert_eq!(entry.weight_bytes("f16"), Some(2_000_000_000));
 
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The models that this program carries: their files are part of the binary, and are written once to a folder
-//! so that weights can be mapped like those of any other model.
+//! Models inside this program: their files are part of the binary, and are written to a folder once so that weights can
+//! be mapped like those of other models.
 
 use std::{
     ffi::OsStr,
@@ -130,7 +130,7 @@ impl Embedded {
         self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// One hash over all files, their names and lengths: the name of the folder they are kept in.
+    /// A hash over all files, their names and lengths: the name of the folder.
     pub fn sha256(&self) -> String {
         let mut hash = Sha256::new();
         for (name, bytes) in self.files {
@@ -173,7 +173,7 @@ impl Embedded {
         files.all(|(name, bytes)| fs::read(folder.join(name)).is_ok_and(|found| found == *bytes))
     }
 
-    /// Writes beside the place and renames, so that nobody ever sees half a model.
+    /// Writes to a temporary folder and renames it, so that no incomplete model is visible.
     fn write(&self, models: &Path, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(models)?;
         let held = turn(models);
@@ -193,12 +193,12 @@ impl Embedded {
         written
     }
 
-    /// Removes what processes that were killed left: none of those that live is writing while this is our turn.
+    /// Removes temporary folders of killed processes: while the lock is held, no other process writes one.
     fn sweep(&self, models: &Path) -> io::Result<()> {
         for entry in fs::read_dir(models)? {
             let entry = entry?;
             if self.is_part(&entry.file_name()) {
-                // What another user left stays, and is in nobody's way.
+                // Folders of other users cannot be removed, and do no harm.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

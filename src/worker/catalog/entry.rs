@@ -1,4 +1,4 @@
-//! One model of the catalog, complete and checked.
+//! A model of the catalog, complete and checked.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -17,13 +17,13 @@ pub struct Entry {
     pub licence: String,
     pub facts: Facts,
     pub default_quantization: String,
-    /// Where the weights are, by quantization.
+    /// Sources of the weights, by quantization.
     pub sources: BTreeMap<String, Source>,
-    /// Components whose files are elsewhere, by the folder of the model that they stand for.
+    /// Components with files in other sources, by the model's folder that they replace.
     pub components: BTreeMap<String, Component>,
 }
 
-/// Under which names a model is asked for, in each of the two worlds.
+/// The public names of a model, in each of the two APIs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     pub v1: Vec<String>,
@@ -165,8 +165,8 @@ pub struct UnknownQuantization {
     pub known: Vec<String>,
 }
 
-/// What a quantization costs, in thousandths of a bit per weight. Files mix types, so the numbers of the mixed
-/// ones are what whole files of 1 to 8 billion parameters come to.
+/// Size of quantizations, in thousandths of a bit per weight. Files mix types, so the numbers of mixed ones are
+/// averages of whole files of 1 to 8 billion parameters.
 pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
     ("f32", 32_000),
     ("f16", 16_000),
@@ -179,14 +179,14 @@ pub(super) const QUANTIZATIONS: &[(&str, u64)] = &[
     ("q4_k_m", 5_200),
     ("q4_k_s", 4_900),
     ("q4_0", 4_850),
-    // Of gpt-oss-20b: experts in 4.25 bits, everything else in 8.5 and more.
+    // For gpt-oss-20b: experts in 4.25 bits, everything else in 8.5 and more.
     ("mxfp4", 4_650),
     ("q3_k_m", 4_200),
     ("q2_k", 3_500),
 ];
 
 impl Entry {
-    /// Where the weights of a quantization are; those of the default one for `None`.
+    /// The weights' source for a quantization; `None` selects the default one.
     pub fn source(
         &self,
         quantization: Option<&str>,
@@ -231,7 +231,7 @@ impl Entry {
         self.facts.parameters()
     }
 
-    /// What one token reads of the weights: of a text model those of its active parameters, of others all.
+    /// Bytes of weights read per token: active parameters of a text model, all of others.
     pub fn active_bytes(&self, quantization: &str) -> Option<u64> {
         let weights = self.weight_bytes(quantization)?;
         let Facts::Text(facts) = &self.facts else {
@@ -243,7 +243,7 @@ impl Entry {
         u64::try_from(share).ok()
     }
 
-    /// What the weights of a quantization take: as stated for the files, or counted from the parameters.
+    /// Size of the weights in a quantization: as stated for the files, or estimated from the parameters.
     pub fn weight_bytes(&self, quantization: &str) -> Option<u64> {
         self.source(Some(quantization)).ok()?;
         let sources = self.sources_of(quantization);

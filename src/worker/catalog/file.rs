@@ -1,5 +1,5 @@
-//! What may be written in an entry of the catalog. Never leaves this file: out comes an [`Entry`] that is
-//! complete and coherent, or a sentence about what is wrong.
+//! The TOML format of an entry in the catalog. Private to this file: returns a complete and consistent [`Entry`], or an
+//! error.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -23,10 +23,10 @@ struct EntryToml {
     family: String,
     kind: String,
     licence: String,
-    /// Of text models.
+    /// For text models.
     context: Option<u64>,
     shape: Option<ShapeToml>,
-    /// Of models that make or hear media.
+    /// For media models.
     parameters: Option<u64>,
     default_quantization: String,
     names: NamesToml,
@@ -54,7 +54,7 @@ struct ShapeToml {
     layers: u64,
     kv_heads: Option<u64>,
     head_dim: Option<u64>,
-    /// Of latent attention, instead of the two above: `kv_lora_rank` and `qk_rope_head_dim` together.
+    /// For latent attention, instead of the two above: `kv_lora_rank` and `qk_rope_head_dim` together.
     latent_dim: Option<u64>,
 }
 

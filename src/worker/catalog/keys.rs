@@ -1,4 +1,4 @@
-//! Refuses words nobody knows, and says which one was probably meant.
+//! Refuses unknown words, with the most similar known one.
 
 pub const ENTRY: &[&str] = &[
     "id",
@@ -26,7 +26,7 @@ pub const SHAPE: &[&str] = &[
     "latent_dim",
 ];
 
-/// The known word closest to what was found, if one is close at all.
+/// The most similar known word, if any is similar enough.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -36,12 +36,12 @@ pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(word, _)| word)
 }
 
-/// From 0 to 1, blind to case.
+/// From 0 to 1, ignoring case.
 pub fn likeness(a: &str, b: &str) -> f64 {
     strsim::jaro_winkler(&a.to_lowercase(), &b.to_lowercase())
 }
 
-/// `what` names the kind of word: `unknown key`, `unknown family`.
+/// `what` is the kind of word: `unknown key`, `unknown family`.
 pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     match nearest(found, known.iter().copied()) {
         Some(nearest) => format!("unknown {what} {found}; did you mean {nearest}?"),

@@ -1,9 +1,7 @@
-//! Which models there are: reads `models/*.toml` and says under which names they are served, where their
-//! weights come from and what they need.
+//! The catalog of models: reads `models/*.toml`, with the models' public names, sources of weights and requirements.
 //!
-//! The entries of this repository are embedded in the program; a folder of the owner's adds more and replaces
-//! those with the same id. Small models may be part of the program itself. Nothing here touches the network or
-//! opens weights.
+//! The entries of this repository are embedded in the program; a folder of the owner adds more and replaces those with
+//! the same id. Small models may be part of the program itself. Nothing here uses the network or opens weights.
 
 mod builtin;
 mod complete;
@@ -70,7 +68,7 @@ impl Catalog {
         Self::open(None)
     }
 
-    /// The models this program was built with, and those of a folder of the owner's.
+    /// The built-in entries, and those of the owner's folder.
     pub fn open(extra: Option<&Path>) -> Result<Self, CatalogError> {
         let mut entries = BTreeMap::new();
         for (file, text) in builtin::ENTRIES {

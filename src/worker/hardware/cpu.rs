@@ -1,11 +1,11 @@
-//! The processor, from what Linux says about it.
+//! Reads the processor's properties from Linux.
 
 use std::fs;
 use std::thread::available_parallelism;
 
 use super::Cpu;
 
-/// As `/proc/cpuinfo` spells them, and as we do: the instruction sets that products of matrices care about.
+/// The names in `/proc/cpuinfo`, and ours: the instruction sets used by matrix products.
 const FEATURES: [(&str, &str); 15] = [
     ("avx2", "avx2"),
     ("fma", "fma"),

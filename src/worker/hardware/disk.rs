@@ -8,11 +8,11 @@ use rustix::fs::Access;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
     pub total_bytes: u64,
-    /// What an ordinary user may still write.
+    /// Free space for unprivileged users.
     pub free_bytes: u64,
 }
 
-/// The disk that holds a path, or that would hold it: what does not exist yet is asked of the folder above.
+/// The disk of a path; for a path that does not exist, that of its nearest existing parent.
 pub fn disk(path: &Path) -> io::Result<Disk> {
     let room = rustix::fs::statvfs(existing(path))?;
     Ok(Disk {

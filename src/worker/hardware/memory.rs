@@ -1,4 +1,4 @@
-//! Main memory: what the machine has, or what a control group leaves of it.
+//! Main memory: that of the machine, or the limit of a control group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ struct Group {
 struct Names {
     limit: &'static str,
     usage: &'static str,
-    /// In `memory.stat`: cached file contents that the kernel gives back when asked.
+    /// In `memory.stat`: cached file contents that the kernel can reclaim.
     cache: &'static str,
 }
 
@@ -65,8 +65,8 @@ const VERSION_2: Names = Names {
     cache: "inactive_file",
 };
 
-/// Our control groups and all above them: the tightest one counts. In a container the path that the kernel names
-/// may lie outside what we see; then the root of what we see is our group.
+/// Our control groups and all their parents, of which the lowest limit counts. In a container the kernel's path may be
+/// outside the visible tree; then the visible root is our group.
 fn groups(root: &Path) -> Vec<Group> {
     let ours = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut groups = Vec::new();

@@ -1,8 +1,7 @@
-//! What machine this is: plain data, taken once, knowing nothing of models. How busy its cards are is asked again.
+//! Hardware detection: plain data, read once, independent of models. The GPUs' load is read repeatedly.
 //!
-//! `probe()` never fails: what could not be read is absent, and `notes` says why in words for the owner.
-//! Limits put on this process (affinity, control groups, `CUDA_VISIBLE_DEVICES`) count: what it cannot use is not
-//! there.
+//! `probe()` never fails: unreadable values are absent, and `notes` has the reason for the owner. Limits of this
+//! process (affinity, control groups, `CUDA_VISIBLE_DEVICES`) apply: hardware that it cannot use is left out.
 
 mod cpu;
 mod disk;
@@ -22,7 +21,7 @@ use std::time::Duration;
 
 use readings::{Graphics, NoDriver, Readings};
 
-/// One reading of the machine.
+/// The machine's hardware.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     pub cpu: Cpu,
@@ -30,7 +29,7 @@ pub struct Machine {
     pub gpus: Vec<Gpu>,
     /// Version of the NVIDIA driver, and the newest CUDA it can run, when there is one.
     pub driver: Option<Driver>,
-    /// What the owner should know: no driver, a card that could not be read, and so on.
+    /// Notes for the owner: no driver, an unreadable GPU, and so on.
     pub notes: Vec<String>,
 }
 
@@ -85,7 +84,7 @@ pub struct GpuLoad {
     pub name: String,
     pub memory_total_bytes: u64,
     pub memory_free_bytes: u64,
-    /// The share of the last moments in which it did something.
+    /// The proportion of recent time that the GPU was busy.
     pub utilization: Option<f64>,
     pub watts: Option<f64>,
     pub celsius: Option<u32>,

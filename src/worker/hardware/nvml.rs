@@ -1,4 +1,4 @@
-//! Asks NVML. Everything it says is taken as it says it; `readings` knows what it means.
+//! Queries NVML. Raw values are passed on; `readings` interprets them.
 
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::enums::device::UsedGpuMemory;
@@ -9,22 +9,22 @@ use nvml_wrapper::{Device, Nvml};
 use super::readings::{CardReading, NoDriver, Readings};
 use super::{CudaEnvironment, GpuLoad, GpuProcess};
 
-/// The cards, to be asked again and again: opening the library takes longer than hundreds of questions.
+/// An open handle of the GPUs for repeated queries: opening the library takes longer than hundreds of queries.
 pub struct Cards {
     nvml: Nvml,
-    /// Those that this process may use.
+    /// GPUs that this process may use.
     shown: Vec<Known>,
 }
 
-/// How NVML knows a card.
+/// NVML's identifier of a GPU.
 enum Known {
     At(u32),
-    /// A slice of a card, by its UUID.
+    /// A slice (MIG) of a GPU, by its UUID.
     Slice(String),
 }
 
 impl Cards {
-    /// None where there is no driver that answers.
+    /// `None` without a working driver.
     pub fn open() -> Option<Self> {
         let nvml = open().ok()?;
         let count = nvml.device_count().unwrap_or(0);
@@ -42,7 +42,7 @@ impl Cards {
         Some(Self { nvml, shown })
     }
 
-    /// Their state now, in the order of their numbers. A card that does not answer is left out.
+    /// The current state of the GPUs, in order. A GPU that does not respond is left out.
     pub fn loads(&self) -> Vec<GpuLoad> {
         let devices = self.shown.iter().map(|known| known.open(&self.nvml));
         devices
@@ -137,7 +137,7 @@ fn card(nvml: &Nvml, known: &Known) -> Result<CardReading, String> {
     })
 }
 
-/// Who uses the card, for computing or drawing; a process that does both is one.
+/// Processes on the GPU, for compute or graphics; a process with both is listed once.
 fn processes(nvml: &Nvml, device: &Device<'_>) -> Vec<GpuProcess> {
     let computing = device.running_compute_processes().unwrap_or_default();
     let drawing = device.running_graphics_processes().unwrap_or_default();

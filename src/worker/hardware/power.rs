@@ -23,7 +23,7 @@ pub struct ProcessorPower {
     pub reading: PowerReading,
 }
 
-/// The power of all GPUs and processors of this machine together, as far as they tell it.
+/// The power of all GPUs and processors of this machine together, as far as they report it.
 #[derive(Debug)]
 pub struct MachinePower {
     processors: ProcessorPower,
@@ -40,7 +40,7 @@ impl MachinePower {
         }
     }
 
-    /// The mean since the last call, or since `open`. None where nothing tells its power.
+    /// The mean since the last call, or since `open`. `None` if no device reports its power.
     pub fn watts(&mut self, gpus: &[GpuLoad]) -> Option<f64> {
         let passed = self.read.elapsed();
         self.read = Instant::now();
@@ -93,7 +93,7 @@ impl ProcessorPower {
         Self { packages, reading }
     }
 
-    /// The energy since the last call, or since `open`. None where there are no counters.
+    /// The energy since the last call, or since `open`. `None` without counters.
     pub fn joules(&mut self) -> Option<f64> {
         let spent = self.packages.iter_mut().map(Package::micros);
         let spent: Option<u64> = spent.sum();

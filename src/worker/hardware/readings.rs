@@ -1,4 +1,4 @@
-//! What NVML says about graphics cards, in its own units, and what it means. Pure: machines can be made up.
+//! Interprets NVML's values about GPUs. Pure: tests use made-up machines.
 
 use super::{CudaEnvironment, Driver, Gpu, GpuProcess};
 
@@ -8,14 +8,14 @@ pub struct Readings {
     pub driver_version: Option<String>,
     /// 13000 for CUDA 13.0.
     pub cuda_version: Option<i32>,
-    /// By index; a card that could not be opened is the reason why.
+    /// By index; for a GPU that could not be opened, the reason.
     pub cards: Vec<Result<CardReading, String>>,
-    /// The slice of a card that the environment names.
+    /// The slice of a GPU that the environment selects.
     pub slice: Option<Result<CardReading, String>>,
     pub environment: CudaEnvironment,
 }
 
-/// One card. What it would not tell is `None`: cheap cards have no power sensor, containers hide processes.
+/// NVML's values of a GPU. Unavailable ones are `None`: cheap GPUs have no power sensor, containers hide processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CardReading {
     pub name: Option<String>,
@@ -34,7 +34,7 @@ pub struct CardReading {
 pub enum NoDriver {
     /// The library is not on this machine.
     NotInstalled,
-    /// The library is there and the kernel's part is not, as after an update without a restart.
+    /// The library exists but the kernel module does not match, for example after an update without a restart.
     NotLoaded,
     Failed(String),
 }
@@ -122,7 +122,7 @@ fn driver(readings: &Readings) -> Option<Driver> {
     })
 }
 
-/// A card is of use when its memory is known; everything else may be missing.
+/// A GPU is usable if its memory is known; everything else may be missing.
 fn gpu(index: u32, card: CardReading, driver: Option<&Driver>) -> Result<Gpu, String> {
     let (total, free) = card.memory.ok_or("its memory size is unknown")?;
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
@@ -144,7 +144,7 @@ fn gpu(index: u32, card: CardReading, driver: Option<&Driver>) -> Result<Gpu, St
     })
 }
 
-/// The reason why models cannot run on a GPU. Unknown facts are no obstacle: opening the device will tell.
+/// The reason why models cannot run on a GPU. Unknown properties are no reason: opening the device reports errors.
 fn obstacle(capability: Option<(u32, u32)>, driver: Option<&Driver>) -> Option<String> {
     if let Some((major, minor)) = capability.filter(|found| *found < LEAST_CAPABILITY) {
         let (least, point) = LEAST_CAPABILITY;

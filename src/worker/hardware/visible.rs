@@ -1,9 +1,9 @@
-//! Which cards CUDA shows to this process, and in what order: by the environment, as CUDA reads it. Pure.
+//! The GPUs that CUDA shows to this process, and their order: by environment variables, with CUDA's rules. Pure.
 //!
-//! NVML shows every card, by the place on its bus. CUDA is told by `main` to order them so as well, unless the owner
-//! says otherwise; then it leaves out what `CUDA_VISIBLE_DEVICES` does not name, and counts the others anew.
+//! NVML lists every GPU by its bus position. `main` makes CUDA use the same order, unless the owner sets another; then
+//! CUDA hides GPUs that `CUDA_VISIBLE_DEVICES` does not list, and renumbers the others.
 
-/// What the environment says about cards.
+/// Environment variables about GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CudaEnvironment {
     /// `CUDA_VISIBLE_DEVICES`: numbers, the beginnings of UUIDs, or the UUID of a slice.
@@ -21,14 +21,14 @@ impl CudaEnvironment {
         }
     }
 
-    /// The slice of a card (MIG) that is named. CUDA shows one alone, and nothing besides.
+    /// The selected slice (MIG) of a GPU. CUDA then shows only this slice.
     pub fn slice(&self) -> Option<&str> {
         let first = self.visible.as_deref()?.split(',').next()?.trim();
         first.starts_with("MIG-").then_some(first)
     }
 
-    /// Where in NVML's order the cards are that CUDA counts, in CUDA's order. What follows an entry that means no
-    /// card, or one that was named before, does not count.
+    /// The indices in NVML's order of the GPUs that CUDA shows, in CUDA's order. Entries after an invalid or repeated
+    /// one are ignored.
     pub fn shown(&self, uuids: &[Option<String>]) -> Vec<usize> {
         let Some(visible) = &self.visible else {
             return (0..uuids.len()).collect();
@@ -43,7 +43,7 @@ impl CudaEnvironment {
         shown
     }
 
-    /// What the owner should know of this.
+    /// Notes for the owner about these variables.
     pub fn notes(&self, shown: &[usize], cards: usize) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(order) = self.order.as_deref().filter(|&order| order != BY_BUS)
@@ -71,7 +71,7 @@ impl CudaEnvironment {
 
 const BY_BUS: &str = "PCI_BUS_ID";
 
-/// The card that an entry names: by its number, or by as much of its UUID as no other card has.
+/// The GPU of an entry: by its number, or by a unique prefix of its UUID.
 fn card(entry: &str, uuids: &[Option<String>]) -> Option<usize> {
     if !entry.starts_with("GPU-") {
         return entry.parse().ok().filter(|&index| index < uuids.len());

@@ -1,5 +1,5 @@
-//! The disk space that downloads may take. Where a pull needs more, files that have not been used for the longest time
-//! leave. Files of models in use stay, and so do files that other programs or the owner put into the cache.
+//! The disk budget of downloads. When a pull needs more space, the least recently used files are removed. Files of
+//! models in use stay, and so do files that other programs or the owner put into the cache.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ struct ModelFiles {
     sources: Vec<Source>,
 }
 
-/// A file that a pull brought.
+/// A file from a pull.
 struct StoredFile {
     repository: Repository,
     commit: Revision,
@@ -80,7 +80,7 @@ impl FilesInUse {
 }
 
 impl Hub {
-    /// Records that the files of a model are used now, as far as a pull of ours brought them.
+    /// Records that the files of a model are in use, if our pulls downloaded them.
     pub fn note_use(&self, sources: &[Source]) -> io::Result<()> {
         let now = Utc::now().timestamp_millis();
         for Source {
@@ -93,7 +93,7 @@ impl Hub {
         Ok(())
     }
 
-    /// When a file of the source was last used, in seconds since the epoch. None of files that no pull of ours brought.
+    /// When a file of the source was last used, in seconds since the epoch. `None` for files from other programs.
     pub fn last_used(&self, source: &Source) -> Option<i64> {
         let record = Record::read(&self.settings.records_dir, &source.repository);
         let files = source.files.iter();
@@ -101,8 +101,8 @@ impl Hub {
         used.map(|used| used / MILLIS)
     }
 
-    /// Removes the longest unused files where a pull of so many bytes would exceed the budget. Removes nothing where that
-    /// would not be enough.
+    /// Removes the least recently used files if a pull of this many bytes would exceed the budget. Removes nothing if
+    /// that would not be enough.
     pub(super) fn make_room(
         &self,
         pulled: &Source,
@@ -165,7 +165,7 @@ impl Hub {
         Ok(removed.bytes)
     }
 
-    /// Whether a file is needed: by a model in use, by the pull that wants room, or by a pull of another process.
+    /// Whether a file is needed: by a model in use, by the pull itself, or by a pull of another process.
     fn stays(&self, file: &StoredFile, pulled: &Source) -> bool {
         let is_pulled = pulled.repository == file.repository
             && pulled.files.iter().any(|wanted| wanted.path == file.path);
@@ -173,7 +173,7 @@ impl Hub {
         is_pulled || file.is_busy || in_use.contains(&file.path)
     }
 
-    /// All files that pulls brought and that are still here.
+    /// All downloaded files that still exist.
     fn downloads(&self) -> Vec<StoredFile> {
         let records_dir = &self.settings.records_dir;
         let mut downloads = Vec::new();
@@ -213,7 +213,7 @@ impl Hub {
         downloads
     }
 
-    /// Bytes of interrupted pulls, and of those under way.
+    /// Bytes of interrupted and running pulls.
     fn part_bytes(&self) -> u64 {
         let unfinished = self.all_unfinished().into_iter();
         let bytes = unfinished.map(|(repository, path)| {

@@ -1,7 +1,7 @@
 //! The Hugging Face cache on disk: `models--org--name/{blobs,refs,snapshots}`.
 //!
-//! Bytes lie once, under the name the hub gives their content; a snapshot of a commit links to them. Locks are
-//! those of the hub's own tools, so that a pull of theirs and one of ours do not meet in one blob.
+//! Content is stored once, under the hub's name of it; snapshots of commits link to it. Locks are those of the hub's
+//! own tools, so that concurrent pulls never write the same blob.
 
 use std::{
     fs::{self, DirEntry, File, OpenOptions, TryLockError},
@@ -13,7 +13,7 @@ use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
 use super::source::{FilePath, Repository, Revision};
 
-/// One repository in the cache.
+/// A repository in the cache.
 pub struct CachedRepository {
     root: PathBuf,
     locks: PathBuf,
@@ -48,7 +48,7 @@ impl CachedRepository {
         self.blobs().join(etag)
     }
 
-    /// The commit that a revision stood for when somebody last asked the hub.
+    /// The commit of a revision at the last query of the hub.
     pub fn commit_of(&self, revision: &Revision) -> Option<Revision> {
         if revision.is_commit() {
             return Some(revision.clone());
@@ -64,13 +64,13 @@ impl CachedRepository {
         path.is_file().then_some(path)
     }
 
-    /// Makes a file of a commit out of a blob that is here.
+    /// Links an existing blob as a file of a commit.
     pub fn add_link(&self, commit: &Revision, file: &FilePath, etag: &str) -> io::Result<PathBuf> {
         let link = self.link(commit, file);
         if let Some(folder) = link.parent() {
             fs::create_dir_all(folder)?;
         }
-        // From snapshots/<commit>/ up two, and one more for each folder inside the repository.
+        // Up two folders from snapshots/<commit>/, and one more per folder inside the repository.
         let up = "../".repeat(2 + file.as_str().matches('/').count());
         let target = PathBuf::from(format!("{up}blobs/{etag}"));
         match fs::read_link(&link) {
@@ -85,7 +85,7 @@ impl CachedRepository {
         }
     }
 
-    /// Remembers what a branch or tag stands for, as the hub's tools do.
+    /// Records the commit of a branch or tag, like the hub's tools.
     pub fn add_ref(&self, revision: &Revision, commit: &Revision) -> io::Result<()> {
         if revision.is_commit() {
             return Ok(());
@@ -98,9 +98,9 @@ impl CachedRepository {
         self.cache.repo(repo).create_ref(commit.as_str())
     }
 
-    /// Tries to be the only process that brings this blob.
+    /// Tries to lock the blob against other processes.
     pub fn try_lock(&self, etag: &str) -> io::Result<Option<BlobLock>> {
-        // The Python tools lock in `.locks`, the Rust ones beside the blob.
+        // The Python tools lock in `.locks`, the Rust ones next to the blob.
         let paths = [
             self.locks.join(format!("{etag}.lock")),
             self.blobs().join(format!("{etag}.lock")),
@@ -127,12 +127,12 @@ impl CachedRepository {
         Ok(Some(BlobLock { _held: held }))
     }
 
-    /// The link of a file in a snapshot, whether it is there or not.
+    /// The path of a file's link in a snapshot, even if it does not exist.
     pub fn link(&self, commit: &Revision, file: &FilePath) -> PathBuf {
         self.repo.pointer_path(commit.as_str()).join(file.as_str())
     }
 
-    /// The commits that anything was brought of, the newest here first.
+    /// The commits with downloaded files, newest first.
     pub fn commits(&self) -> Vec<Revision> {
         let items = fs::read_dir(self.root.join("snapshots"));
         let commit = |item: DirEntry| {
@@ -157,7 +157,7 @@ pub fn blob_name(path: &Path) -> Option<String> {
     Some(target.file_name()?.to_str()?.to_owned())
 }
 
-/// Held until dropped; a killed process drops it too.
+/// Held until dropped or until the process ends.
 pub struct BlobLock {
     _held: Vec<File>,
 }

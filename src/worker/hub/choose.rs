@@ -5,7 +5,7 @@ use super::{
     source::{FilePath, Repository},
 };
 
-/// What may stand beside safetensors and is read.
+/// Supported files next to safetensors.
 const COMPANIONS: &[&str] = &[
     "config.json",
     "generation_config.json",
@@ -25,7 +25,7 @@ const COMPANIONS: &[&str] = &[
 
 const IMAGE_INDEX: &str = "model_index.json";
 
-/// Folders of an image model that are read, and the name of the weights of those that hold a network.
+/// Supported folders of an image model, and the names of their weights.
 const COMPONENTS: [(&str, Option<&str>); 7] = [
     ("scheduler", None),
     ("text_encoder", Some("model")),
@@ -36,7 +36,7 @@ const COMPONENTS: [(&str, Option<&str>); 7] = [
     ("vae", Some("diffusion_pytorch_model")),
 ];
 
-/// Files of a component that are read beside its weights.
+/// Supported files next to a component's weights.
 const COMPONENT_FILES: &[&str] = &[
     "config.json",
     "scheduler_config.json",
@@ -47,8 +47,8 @@ const COMPONENT_FILES: &[&str] = &[
     "special_tokens_map.json",
 ];
 
-/// The file that was asked for, by its path or by a part of its name such as the quantization; or the files that
-/// are the only model of the repository.
+/// The requested file, by its path or by a part of its name such as the quantization; or the files of the repository's
+/// only model.
 pub fn choose(
     repository: &Repository,
     listing: &[FilePath],
@@ -61,7 +61,7 @@ pub fn choose(
     named(repository, listing, wanted)?.ok_or_else(|| which(repository, weights()))
 }
 
-/// The file with this path or this part in its name, and what belongs to it. `None` where there is none.
+/// The file with this path or this part in its name, and its companions. `None` if no file matches.
 pub fn named(
     repository: &Repository,
     listing: &[FilePath],

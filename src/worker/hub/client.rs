@@ -1,8 +1,8 @@
-//! One request to the hub, its redirects followed by hand.
+//! HTTP requests to the hub, with manual redirects.
 //!
-//! The token goes to the endpoint's own origin and nowhere else: large files come from other hosts, by links
-//! that carry their own signature. What a file is (its name by content, its length, its commit) is said by the
-//! hub before it sends us on, so those headers are gathered on the way.
+//! The token is sent only to the endpoint's own origin: large files come from other hosts, by signed links. The hub's
+//! replies before a redirect identify the file (content name, length, commit), so those headers are collected along the
+//! way.
 
 use std::{ops::Range, sync::Once};
 
@@ -20,7 +20,7 @@ use super::{
 };
 
 pub struct Client {
-    /// Of all files together.
+    /// Rate limit of all files together.
     pub pace: DownloadPace,
     http: reqwest::Client,
     endpoint: Url,
@@ -33,7 +33,7 @@ pub struct Answer {
     pub named: Named,
 }
 
-/// What the hub says about a file.
+/// The hub's metadata of a file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Named {
     pub commit: Option<String>,
@@ -85,7 +85,7 @@ impl Client {
         url
     }
 
-    /// Asks what a file is, without its bytes. `what` names it in errors.
+    /// Queries a file's metadata. `what` names the file in errors.
     pub async fn head(&self, url: Url, what: &str) -> Result<Answer, Trouble> {
         self.send(Method::HEAD, url, None, what).await
     }
@@ -180,7 +180,7 @@ impl Client {
             StatusCode::SERVICE_UNAVAILABLE if after.is_some() => Err(Trouble::TooMany { after }),
             StatusCode::REQUEST_TIMEOUT => Err(Trouble::Passing(status.to_string())),
             _ if status.is_server_error() => Err(Trouble::Passing(status.to_string())),
-            // The signature of a link to another host runs out; the next request brings a new one.
+            // A signed link to another host has expired; the next request gets a new one.
             _ if !self.is_ours(url) => {
                 Err(Trouble::Passing(format!("{status} from {}", host(url))))
             }
@@ -211,7 +211,7 @@ impl Client {
 }
 
 impl Named {
-    /// What the hub says of a file that lies elsewhere.
+    /// Headers about a file on another host.
     fn add_linked(&mut self, headers: &HeaderMap) {
         let add = |value: &mut Option<String>, name: &str| {
             if value.is_none() {
@@ -227,7 +227,7 @@ impl Named {
         }
     }
 
-    /// What an answer says of its own body.
+    /// Headers about the reply's own body.
     fn add_plain(&mut self, headers: &HeaderMap) {
         if self.etag.is_none() {
             self.etag = text(headers, "etag").map(bare_etag);
@@ -258,7 +258,7 @@ fn host(url: &Url) -> String {
     }
 }
 
-/// What lies at the bottom of a failure, without addresses: those may carry a signature.
+/// The innermost cause of a failure, without URLs, which may have a signature.
 pub fn in_words(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {

@@ -1,7 +1,7 @@
-//! What a file's bytes must come to.
+//! Expected hashes of a file.
 //!
-//! The hub names large files by their SHA-256 and small ones by the SHA-1 that git gives them. A mirror may name
-//! them otherwise; then only a hash from the catalog or from the first pull can hold them.
+//! The hub names large files by their SHA-256 and small ones by git's SHA-1. A mirror may use other names; then only a
+//! hash from the catalog or from the first pull can verify the file.
 
 use std::{fs::File, io, io::Read, path::Path};
 
@@ -25,7 +25,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What the name of a blob says of its bytes, and what is known from elsewhere.
+    /// The hash in the name of a blob, and those known from elsewhere.
     pub fn new(etag: &str, known: impl IntoIterator<Item = Sha256>) -> Self {
         let mut expected = Self {
             sha256: known.into_iter().collect(),
@@ -40,12 +40,12 @@ impl Expected {
         expected
     }
 
-    /// Whether there is anything to compare with.
+    /// Whether any hash is known.
     pub fn is_known(&self) -> bool {
         !self.sha256.is_empty() || self.git_sha1.is_some()
     }
 
-    /// Two sources that want different bytes: what the last one wants, and what the first one wants.
+    /// Two different expected hashes: the later and the first one.
     pub fn contradiction(&self) -> Option<(String, String)> {
         let (first, rest) = self.sha256.split_first()?;
         let other = rest.iter().find(|other| *other != first)?;
@@ -65,7 +65,7 @@ impl Expected {
     }
 }
 
-/// Reads the whole file; not for an async thread. Whoever watches is told how many bytes of how many are read.
+/// Reads the whole file; not for an async thread. `watched` gets the bytes read and the size.
 pub fn of_file(path: &Path, watched: &mut dyn FnMut(u64, u64)) -> io::Result<Digests> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();

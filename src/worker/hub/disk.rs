@@ -11,7 +11,7 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Refuses to begin what cannot end.
+/// Fails early if the disk has too little free space.
 pub fn check_room(folder: &Path, wanted: u64) -> Result<(), HubError> {
     match free_bytes(folder) {
         Ok(free) if free < wanted => Err(HubError::NoRoom {
@@ -19,7 +19,7 @@ pub fn check_room(folder: &Path, wanted: u64) -> Result<(), HubError> {
             wanted,
             free,
         }),
-        // A file system that does not say how much is free may still have room.
+        // A file system that does not report its free space may still have some.
         _ => Ok(()),
     }
 }

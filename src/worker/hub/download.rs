@@ -22,7 +22,7 @@ use super::{
     retry::{Backoff, Trouble},
 };
 
-/// What is gathered in memory before it is written down, and how long it may wait for that.
+/// Limits of buffered bytes and of their age before a write.
 const BUFFER_BYTES: usize = 1024 * 1024;
 const BUFFER_AGE: Duration = Duration::from_millis(500);
 
@@ -35,7 +35,7 @@ pub struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Brings what is missing. Whatever ends it, what came is in the part.
+    /// Downloads the missing ranges. In any case, received bytes stay in the part.
     pub async fn run(&self) -> Result<(), Trouble> {
         match self.in_pieces().await {
             Err(Trouble::NoRanges) => self.whole().await,
@@ -47,7 +47,7 @@ impl Download<'_> {
         let pieces: VecDeque<_> = self.part.missing(self.piece_bytes).into();
         let workers = self.connections.clamp(1, pieces.len().max(1));
         let pieces = Mutex::new(pieces);
-        // One trouble halts the others, each of which writes down what it has first.
+        // An error stops the other pieces, each of which writes its buffer first.
         let halt = self.line.stop.child_token();
         let results = join_all((0..workers).map(|_| async {
             let result = self.take_pieces(&pieces, &halt).await;
@@ -75,7 +75,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// One range, asked for again from where it broke off.
+    /// Downloads a range, with retries from the last byte.
     async fn piece(&self, piece: Range<u64>, halt: &CancellationToken) -> Result<(), Trouble> {
         let mut backoff = Backoff::new(self.line.patience);
         let mut at = piece.start;
@@ -171,7 +171,7 @@ impl Download<'_> {
             match chunk {
                 Ok(Some(chunk)) => {
                     self.line.client.pace.take(chunk.len()).await;
-                    // More than was asked for is not looked at.
+                    // Ignores bytes beyond the requested range.
                     buffer.add(&chunk[..chunk.len().min(wanted)]);
                     if chunk.len() >= wanted {
                         break Ok(());
@@ -214,7 +214,7 @@ impl Download<'_> {
         }
     }
 
-    /// From a server without ranges: all in one go, and from the start after every break.
+    /// For a server without ranges: downloads the whole file, from the start after every failure.
     async fn whole(&self) -> Result<(), Trouble> {
         let mut backoff = Backoff::new(self.line.patience);
         loop {

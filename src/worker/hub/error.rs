@@ -1,4 +1,4 @@
-//! Why a file could not be brought, with what was found and what was wanted.
+//! Errors of pulls, with the found and the expected values.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ pub enum HubError {
         host: String,
         said: Option<String>,
     },
-    /// 401 and 403: gated, private, or misspelt, which the hub does not tell apart for strangers.
+    /// 401 and 403: gated, private, or misspelt, which the hub does not distinguish for unauthenticated users.
     #[error("{host} denied access to {what} {}{}", if *.had_token { "with this token: accept the model's terms on its page, or check the token's permissions" } else { "without a token: check the name, or accept the model's terms on its page and set HF_TOKEN" }, in_brackets(.said))]
     Denied {
         what: String,
@@ -51,7 +51,7 @@ pub enum HubError {
         file: FilePath,
         found: String,
         wanted: String,
-        /// It was pulled before, and that pull decides about the commit.
+        /// An earlier pull has pinned the commit.
         is_pinned: bool,
     },
     #[error("{file} on the hub is another file: {found} bytes, expected {wanted}")]

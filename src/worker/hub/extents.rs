@@ -25,7 +25,7 @@ impl Extents {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// What is not here of the first `size` bytes, in order, none longer than `longest`.
+    /// The missing ranges of the first `size` bytes, in order, each at most `longest`.
     pub fn missing(&self, size: u64, longest: u64) -> Vec<Range<u64>> {
         let longest = longest.max(1);
         let mut gaps = Vec::new();

@@ -1,4 +1,4 @@
-//! What is here: how much of it, whether it is still right, and taking it away.
+//! Status, verification and removal of files on disk.
 
 use std::{
     fs, io,
@@ -20,11 +20,11 @@ use super::{
 pub struct State {
     pub files: usize,
     pub present: usize,
-    /// Files of these names with another hash or length than the one that is known. They are of no use.
+    /// Unusable files of these names with another hash or length.
     pub wrong: usize,
-    /// Of the files that are present, and of the wrong ones.
+    /// Bytes of the present and the wrong files.
     pub bytes: u64,
-    /// What an interrupted pull left of files that are not here.
+    /// The partial files of an interrupted pull.
     pub partial: Option<Partial>,
 }
 
@@ -35,7 +35,7 @@ pub struct Partial {
     pub total_bytes: u64,
 }
 
-/// One file after a look at all its bytes.
+/// The result of verifying a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
     Right,
@@ -43,7 +43,7 @@ pub enum Checked {
         found: String,
         wanted: String,
     },
-    /// Its length alone tells; it was not read.
+    /// Another length; the content was not read.
     WrongSize {
         found: u64,
         wanted: u64,
@@ -51,13 +51,13 @@ pub enum Checked {
     Missing,
     /// A pull of it was interrupted.
     Partial(Partial),
-    /// Nobody ever said what its hash should be.
+    /// No hash of the file is known.
     Unknown {
         found: String,
     },
 }
 
-/// What is on disk under the name of a file.
+/// A file on disk, before verification.
 struct Lying {
     path: PathBuf,
     /// Whether it is the file that is meant.
@@ -68,7 +68,7 @@ struct Lying {
 pub struct Removed {
     pub bytes: u64,
     pub files: Vec<FilePath>,
-    /// Present, but brought by another program. No pull of ours pins them any more.
+    /// Present, but downloaded by another program. Our pulls no longer pin them.
     pub kept: Vec<FilePath>,
 }
 
@@ -87,7 +87,7 @@ impl Hub {
         }
     }
 
-    /// What an interrupted pull left of all files together.
+    /// The partial bytes of all files together.
     fn partial(&self, source: &Source) -> Option<Partial> {
         let files = source.files.iter();
         let parts = files.filter_map(|file| self.part_of(source, file));
@@ -118,7 +118,7 @@ impl Hub {
         })
     }
 
-    /// The files of a repository whose pull has begun and not ended.
+    /// The files of a repository with an unfinished pull.
     pub fn unfinished(&self, repository: &Repository) -> Vec<FilePath> {
         let record = Record::read(&self.settings.records_dir, repository);
         let files = record.unfinished_files().into_iter();
@@ -142,7 +142,7 @@ impl Hub {
             .collect()
     }
 
-    /// Takes away what an interrupted pull left, unless one is under way.
+    /// Removes the part of an interrupted pull, unless one is running.
     fn remove_part(
         &self,
         source: &Source,
@@ -166,7 +166,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Compares the bytes of a file with every hash that is known of it. Reads the whole file, and tells how far it is.
+    /// Compares a file with every known hash. Reads the whole file, and reports progress.
     pub fn verify(
         &self,
         source: &Source,
@@ -196,8 +196,8 @@ impl Hub {
         })
     }
 
-    /// Takes away the files of a source but those in use: those that were pulled from here, or those of other programs too.
-    /// Files beside weights stay for as long as there are others that need it.
+    /// Removes the files of a source except those in use: those of our pulls, or with `all` also those of other
+    /// programs. Companions of weights stay while other weights need them.
     pub fn remove(
         &self,
         source: &Source,
@@ -241,8 +241,8 @@ impl Hub {
         Ok(removed)
     }
 
-    /// Whether there are weights in the snapshot of a file that are of no use without what stands beside them. Weights
-    /// in use are not counted: their users keep all that they need.
+    /// Whether the snapshot has weights that need their companion files. Weights in use are not counted: their users
+    /// keep all required files.
     fn is_needed(&self, source: &Source, in_use: &[FilePath], path: &Path) -> bool {
         let cached = self.cached(&source.repository);
         let commits = self.commits(source).into_iter();
@@ -257,7 +257,7 @@ impl Hub {
             .any(|file| needs_others(file) && !in_use.contains(file))
     }
 
-    /// Where one file is, in the best commit that has it.
+    /// The path of a file in the best commit that has it.
     pub fn present(&self, source: &Source, file: &SourceFile) -> Option<PathBuf> {
         let commits = self.commits(source);
         commits
@@ -319,7 +319,7 @@ fn is_linked(folder: &Path, blob: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Empty folders of a snapshot, then of the repository. What is not empty stays: `remove_dir` refuses it.
+/// Removes empty folders of a snapshot, then of the repository. `remove_dir` refuses other ones.
 fn remove_if_empty(cached: &CachedRepository, commit: &Revision) {
     let snapshot = cached.snapshot(commit);
     remove_empty_folders(&snapshot);
@@ -341,7 +341,7 @@ fn remove_empty_folders(folder: &Path) {
     fs::remove_dir(folder).ok();
 }
 
-/// A branch that stands for a commit of which nothing is here would mislead.
+/// Removes branches whose commit has no files any more.
 fn remove_refs_to(refs: &Path, commit: &Revision) {
     for item in fs::read_dir(refs).into_iter().flatten().flatten() {
         let path = item.path();
@@ -351,7 +351,7 @@ fn remove_refs_to(refs: &Path, commit: &Revision) {
     }
 }
 
-/// Whether a file was pulled from here, and is not what another program has brought since under the same name.
+/// Whether our pull downloaded a file, and no other program has replaced it since.
 pub(super) fn is_ours(record: &Record, file: &FilePath, path: &Path) -> bool {
     record.file(file).is_some_and(|recorded| {
         let is_it = cache::blob_name(path).is_none_or(|blob| blob == recorded.etag);

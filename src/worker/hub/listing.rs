@@ -1,4 +1,4 @@
-//! Which files of a repository are here, whoever brought them, and which of them make a model.
+//! Lists the files of a repository on disk, from any program, and selects those of a model.
 
 use std::{fs, path::Path};
 
@@ -9,8 +9,8 @@ use super::{
 };
 
 impl Hub {
-    /// Those files on disk that [`Hub::choose`] would choose for a name; without one, all that are here and of use.
-    /// `None` where there is none.
+    /// The files on disk that [`Hub::choose`] would choose for a name; without one, all supported files. `None` if none
+    /// exist.
     pub fn choose_on_disk(
         &self,
         repository: &Repository,
@@ -22,7 +22,7 @@ impl Hub {
         })
     }
 
-    /// The files on disk that make the model of a name; without one, the only model that is here.
+    /// The model files on disk for a name; without one, those of the only model on disk.
     pub fn model_on_disk(
         &self,
         repository: &Repository,
@@ -38,7 +38,7 @@ impl Hub {
         }
     }
 
-    /// The commit of a repository that was last asked for, and its files that are here and of use.
+    /// The last queried commit of a repository, and its supported files on disk.
     pub fn on_disk(&self, repository: &Repository) -> Option<(Revision, Vec<FilePath>)> {
         self.commits_on_disk(repository).next()
     }
@@ -55,7 +55,7 @@ impl Hub {
         weights
     }
 
-    /// What is chosen of the first commit that has it, as it was last pulled.
+    /// The chosen files of the first matching commit, with the record of their pull.
     fn first_on_disk(
         &self,
         repository: &Repository,
@@ -82,8 +82,7 @@ impl Hub {
         Ok(None)
     }
 
-    /// The commits of which anything is here: first what was pulled, then what `main` stands for, then whatever else
-    /// was brought.
+    /// The commits with files on disk: first the pulled one, then that of `main`, then others.
     fn commits_on_disk(
         &self,
         repository: &Repository,

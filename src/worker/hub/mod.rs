@@ -1,9 +1,9 @@
-//! Brings files here: resumable, verified, and shared with other programs.
+//! Downloads files: resumable, verified, and shared with other programs.
 //!
-//! A [`Source`] names files of a repository. [`Hub::pull`] brings what is missing of them into the Hugging Face
-//! cache, where the hub's own tools find it; [`Hub::locate`] finds what is there without asking the network.
-//! Files come in parallel ranges into a part with a journal, so that a pull killed at any moment goes on where it
-//! was, and get their name only when their hash is right. Nothing that could run code is ever brought.
+//! A [`Source`] names files of a repository. [`Hub::pull`] downloads missing ones to the Hugging Face cache, shared
+//! with the hub's own tools; [`Hub::locate`] finds files without network access. Parallel ranges are written to a part
+//! with a journal, so that an interrupted pull can resume at any point, and a file gets its name only after its hash
+//! was verified. Files that could run code are never downloaded.
 
 mod budget;
 mod cache;
@@ -43,10 +43,10 @@ pub use progress::{Event, Progress, Unwatched};
 pub use settings::{HubSettings, Patience};
 pub use source::{BadName, FilePath, Repository, Revision, Sha256, Source, SourceFile};
 
-/// The hub and the cache of what came from it.
+/// The hub and its cache.
 pub struct Hub {
     settings: HubSettings,
-    // Made at the first question, so that what is here is found on a machine without certificates.
+    // Created with the first request, so that files on disk are found on a machine without certificates.
     client: OnceCell<Client>,
 }
 
@@ -55,7 +55,7 @@ pub struct Hub {
 pub struct Pulled {
     /// The commit they belong to.
     pub revision: Revision,
-    /// Where they are, in the order of the source.
+    /// The paths, in the order of the source.
     pub files: Vec<PathBuf>,
 }
 
@@ -71,7 +71,7 @@ impl Hub {
         &self.settings
     }
 
-    /// All files of a source, if they are here. Asks nobody.
+    /// The paths of all files of a source, if they are on disk. Without network access.
     pub fn locate(&self, source: &Source) -> Option<Pulled> {
         self.commits(source).into_iter().find_map(|revision| {
             let files = source.files.iter();
@@ -81,7 +81,7 @@ impl Hub {
         })
     }
 
-    /// Brings all files of a source here, or what is missing of them.
+    /// Downloads the missing files of a source.
     pub async fn pull(
         &self,
         source: &Source,
@@ -128,7 +128,7 @@ impl Hub {
     ) -> Result<Option<Pulled>, HubError> {
         let (hub, source) = (Self::new(self.settings.clone()), source.clone());
         let found = tokio::task::spawn_blocking(move || hub.locate(&source));
-        // Nobody waits for the reader when it is stopped.
+        // When stopped, the reading thread is not awaited.
         tokio::select! {
             () = stop.cancelled() => Err(HubError::Stopped),
             found = found => {
@@ -137,8 +137,8 @@ impl Hub {
         }
     }
 
-    /// The files of a repository that make a model: one that is named by its path or a part of it, or the only
-    /// one there is. Offline it is what is on disk.
+    /// The files of a model in a repository: selected by its path or a part of it, or the only one. Offline, only files
+    /// on disk.
     pub async fn choose(
         &self,
         repository: &Repository,
@@ -211,7 +211,7 @@ impl Hub {
         CachedRepository::new(&self.settings.cache_dir, repository)
     }
 
-    /// What a source is pinned to: by itself, or since its first pull.
+    /// The commit that a source is pinned to: by itself, or by its first pull.
     fn pinned(&self, source: &Source) -> Option<Revision> {
         source.revision.clone().or_else(|| {
             let record = record::Record::read(&self.settings.records_dir, &source.repository);
@@ -220,7 +220,7 @@ impl Hub {
         })
     }
 
-    /// The commits whose files may do, best first.
+    /// The acceptable commits, best first.
     fn commits(&self, source: &Source) -> Vec<Revision> {
         let cached = self.cached(&source.repository);
         let asked = self.pinned(source).into_iter().chain([Revision::main()]);
@@ -231,8 +231,8 @@ impl Hub {
         commits
     }
 
-    /// A file of one of those commits, if it is here and the one that is meant. Where its hash is stated, that alone
-    /// decides, and another commit than the pinned one will do: other programs bring whatever is newest.
+    /// A file of one of those commits, if it is on disk and valid. A stated hash decides alone, so that other commits
+    /// than the pinned one are accepted: other programs download the newest commit.
     fn file_of(&self, source: &Source, commit: &Revision, file: &SourceFile) -> Option<PathBuf> {
         let path = self.sized_file_of(source, commit, file)?;
         let is_meant = match &file.sha256 {
@@ -242,7 +242,7 @@ impl Hub {
         is_meant.then_some(path)
     }
 
-    /// What lies under the name of a file at one of those commits, if it has the size that is known.
+    /// The file of one of those commits, if its size matches.
     fn sized_file_of(
         &self,
         source: &Source,

@@ -15,7 +15,7 @@ pub struct DownloadPace {
 }
 
 impl DownloadPace {
-    /// None is without a limit.
+    /// `None` for no limit.
     pub fn new(bytes_per_second: Option<u64>) -> Self {
         Self {
             bytes_per_second,
@@ -23,7 +23,7 @@ impl DownloadPace {
         }
     }
 
-    /// Waits until so many further bytes are due.
+    /// Waits until this many further bytes are allowed.
     pub async fn take(&self, bytes: usize) {
         let Some(rate) = self.bytes_per_second else {
             return;

@@ -1,8 +1,7 @@
-//! A file on its way: its bytes, and a journal of which of them are here.
+//! A partial download: its bytes, and a journal of the received ranges.
 //!
-//! Ranges arrive in any order, so the length of the part says nothing. A line is added to the journal after its
-//! bytes were written: a process killed at any moment loses only what it had in memory. What a power failure
-//! may take is found by the hash at the end.
+//! Ranges arrive in any order, so the length of the part is meaningless. A line is added to the journal after its bytes
+//! were written: a killed process loses only its buffer. Bytes lost in a power failure are detected by the final hash.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -30,7 +29,7 @@ struct Files {
 }
 
 impl Part {
-    /// The part of a blob of so many bytes, with what an earlier pull left of it.
+    /// Opens the part of a blob of this size, with the rest of an earlier pull.
     pub fn open(blob: &Path, size: u64) -> io::Result<Self> {
         let [data_path, journal_path] = paths(blob);
         let mut options = OpenOptions::new();
@@ -79,7 +78,7 @@ impl Part {
         Ok(())
     }
 
-    /// Forgets all that is here.
+    /// Drops all received ranges.
     pub fn restart(&self) -> io::Result<()> {
         self.files.begin(self.size)?;
         *self.extents() = Extents::default();
@@ -110,7 +109,7 @@ impl Part {
     }
 }
 
-/// Other tools take the length of `<etag>.incomplete` for what is here of it, so ours has a name of its own.
+/// Other tools interpret the length of `<etag>.incomplete` as the received part, so ours has a different name.
 fn paths(blob: &Path) -> [PathBuf; 2] {
     ["muster.incomplete", "muster.journal"].map(|extension| {
         let mut name = blob.file_name().unwrap_or_default().to_owned();
@@ -128,12 +127,12 @@ pub fn present_bytes(blob: &Path, size: u64) -> u64 {
     parse_journal(&text, size, written).map_or(0, |extents| extents.bytes())
 }
 
-/// Whether an earlier pull left anything of a blob, be it empty.
+/// Whether a part of an earlier pull exists, even an empty one.
 pub fn is_left(blob: &Path) -> bool {
     paths(blob).iter().any(|path| path.exists())
 }
 
-/// Removes what an interrupted pull of a blob left, and says how many bytes that was.
+/// Removes the part of an interrupted pull, and returns its size.
 pub fn remove_leftovers(blob: &Path) -> u64 {
     let mut bytes = 0;
     for path in paths(blob) {
@@ -150,7 +149,7 @@ fn header(size: u64) -> String {
 }
 
 impl Files {
-    /// What an earlier pull wrote down; nothing, when that was about another file or another length.
+    /// The ranges of an earlier pull; none if its journal was for another file or length.
     fn read_journal(&self, size: u64) -> io::Result<Extents> {
         let mut text = String::new();
         let readable = (&self.journal).read_to_string(&mut text).is_ok();
@@ -179,7 +178,7 @@ impl Files {
 fn parse_journal(text: &str, size: u64, written: u64) -> Option<Extents> {
     let lines = text.strip_prefix(&header(size))?;
     let mut extents = Extents::default();
-    // The last line may be torn; it has no end then, and what it meant is asked for again.
+    // The last line may be incomplete, without a line end; its range is requested again.
     for line in lines
         .split_inclusive('\n')
         .filter_map(|line| line.strip_suffix('\n'))
@@ -229,7 +228,7 @@ mod tests {
         );
     }
 
-    /// A journal that says this about a part of eight bytes, and what is then believed to be missing of ten.
+    /// Checks the missing ranges of ten bytes, given this journal and a part of eight bytes.
     #[track_caller]
     fn check_journal(journal: &str, expected: &str) {
         let folder = tempfile::tempdir().unwrap();

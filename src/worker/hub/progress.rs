@@ -1,17 +1,17 @@
-//! What a pull tells whoever watches it.
+//! Progress events of a pull.
 
 use std::time::Duration;
 
 use super::source::{FilePath, Repository};
 
-/// Somebody who watches. Called from within the pull, so it must not block.
+/// An observer of progress. Called within the pull, so it must not block.
 pub trait Progress: Send + Sync {
     fn report(&self, event: Event<'_>);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// So much is to come, and so much was here already.
+    /// The bytes to download, and those already on disk.
     Planned {
         files: usize,
         wanted_bytes: u64,
@@ -22,17 +22,17 @@ pub enum Event<'a> {
         size_bytes: u64,
         present_bytes: u64,
     },
-    /// These bytes are written down and will not be asked for again.
+    /// These bytes are on disk and will not be requested again.
     Received {
         file: &'a FilePath,
         bytes: u64,
     },
-    /// What was here of the file is worth nothing.
+    /// The received bytes of the file are invalid.
     Restarted {
         file: &'a FilePath,
         why: &'a str,
     },
-    /// The server failed or asked for patience.
+    /// The server failed or limits the rate.
     Waiting {
         what: &'a str,
         why: &'a str,
@@ -48,7 +48,7 @@ pub enum Event<'a> {
     Finished {
         file: &'a FilePath,
     },
-    /// Files that were not used for the longest time have left, for the room of others.
+    /// The least recently used files were removed to make space.
     Removed {
         repository: &'a Repository,
         files: &'a [FilePath],
@@ -58,7 +58,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Nobody watches.
+/// Ignores progress.
 pub struct Unwatched;
 
 impl Progress for Unwatched {

@@ -1,8 +1,8 @@
-//! What is known of a file's bytes: which hash it has to have, and whether what is here has it.
+//! Verification: the expected hashes of a file, and their comparison with the file on disk.
 //!
-//! The hub names large files by their SHA-256, and the blob's name is then proof enough. Of other names only the record
-//! of the first pull tells the SHA-256, and where there is none the bytes have to be read. Lengths are compared always;
-//! a pull also reads what was written since its hash was last read.
+//! The hub names large files by their SHA-256, and the blob's name is then proof enough. For other names only the
+//! record of the first pull has the SHA-256; without a record the bytes are read. Lengths are always compared; a pull
+//! also reads files modified since their hash was last read.
 
 use std::{fs, io, path::Path};
 
@@ -19,7 +19,7 @@ use super::{
     source::{FilePath, Repository, Sha256, Source, SourceFile},
 };
 
-/// Who watches while files are read, and who stops it.
+/// Progress and cancellation while files are read.
 #[derive(Clone, Copy)]
 pub struct Watched<'a> {
     pub progress: &'a dyn Progress,
@@ -27,7 +27,7 @@ pub struct Watched<'a> {
 }
 
 impl Hub {
-    /// Reads the file where nobody ever said what its hash is.
+    /// Reads the file if no hash is recorded.
     pub(super) fn has_hash(
         &self,
         source: &Source,
@@ -45,7 +45,7 @@ impl Hub {
         }
     }
 
-    /// The SHA-256 of a file's bytes, which are read once for as long as nobody writes them.
+    /// The SHA-256 of a file, read once until the file is modified.
     fn read_hash(&self, repository: &Repository, path: &Path) -> io::Result<Sha256> {
         let stamp = Stamp::of(path)?;
         if let Some(known) = self.hash_read(repository, path, stamp) {
@@ -61,7 +61,7 @@ impl Hub {
         record.hash_read(&fs::canonicalize(path).ok()?, stamp)
     }
 
-    /// Where nothing can be recorded it is read again.
+    /// If recording fails, the file is read again next time.
     pub(super) fn remember_read(
         &self,
         repository: &Repository,
@@ -74,8 +74,7 @@ impl Hub {
             .and_then(|path| record::add_read(records_dir, repository, &path, stamp, sha256));
     }
 
-    /// The first of the files found that is not what it has to be. All that are right are recorded, whoever brought
-    /// them.
+    /// The first of the files with a wrong hash. Correct ones are recorded, whichever program downloaded them.
     pub(super) async fn first_spoilt<'a>(
         &self,
         source: &'a Source,
@@ -104,7 +103,7 @@ impl Hub {
         Ok(None)
     }
 
-    /// Where nothing can be recorded it is looked at again.
+    /// If recording fails, the file is checked again next time.
     pub(super) fn remember_found(
         &self,
         repository: &Repository,
@@ -114,7 +113,7 @@ impl Hub {
         let _ = record::add_found(&self.settings.records_dir, repository, file, found);
     }
 
-    /// The SHA-256 of a file that has the expected hashes. The file is read where it was written since somebody did.
+    /// The SHA-256 of a file that has the expected hashes. Reads the file if it was modified since the last read.
     async fn proven(
         &self,
         repository: &Repository,
@@ -124,7 +123,7 @@ impl Hub {
         watched: Watched<'_>,
     ) -> Result<Option<Sha256>, HubError> {
         let stamp = Stamp::of(path).map_err(HubError::disk(path))?;
-        // What was read before has told no SHA-1.
+        // Recorded reads have no SHA-1.
         let read = match expected.sha256.is_empty() {
             true => None,
             false => self.hash_read(repository, path, stamp),
@@ -156,7 +155,7 @@ impl Hub {
         file.size_bytes.or_else(recorded)
     }
 
-    /// The SHA-256 of a blob as its name tells it or, where that is another one, as its pull wrote it down.
+    /// The SHA-256 of a blob from its name, or else from the record of its pull.
     pub(super) fn known_hash(
         &self,
         repository: &Repository,
@@ -173,8 +172,8 @@ impl Hub {
 }
 
 impl Pull<'_> {
-    /// The hashes that the catalog, the first pull and the hub itself say. They must agree before a byte comes, and
-    /// also when none is to come.
+    /// The hashes from the catalog, the first pull and the hub, which must agree before any download and even if none
+    /// is needed.
     pub fn expected(&self, wanted: &SourceFile, remote: &RemoteFile) -> Result<Expected, HubError> {
         let stated = wanted.sha256.clone().into_iter();
         let expected = Expected::new(&remote.etag, stated.chain(self.known(remote)));
@@ -184,7 +183,7 @@ impl Pull<'_> {
         }
     }
 
-    /// The SHA-256 of the blob, if it is here and its hashes are those of [`Self::expected`].
+    /// The SHA-256 of the blob, if it is on disk and has the hashes of [`Self::expected`].
     pub async fn is_here(
         &self,
         wanted: &SourceFile,
@@ -216,8 +215,7 @@ impl Pull<'_> {
         Ok(here)
     }
 
-    /// Reads the blob where the catalog states its hash and neither its name nor the record of its pull tells what it
-    /// has.
+    /// Reads the blob if the catalog states a hash that neither its name nor the record of its pull can confirm.
     async fn as_stated(
         &self,
         stated: &Sha256,
@@ -272,7 +270,7 @@ async fn digests(path: &Path, stop: &CancellationToken) -> Result<Digests, HubEr
         let path = path.to_owned();
         move || digest::of_file(&path, &mut |_, _| {})
     });
-    // Nobody waits for the reader when it is stopped; what it reads stays.
+    // When stopped, the reading thread is not awaited; its result is kept.
     let digests = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(HubError::Stopped),

@@ -1,4 +1,4 @@
-//! Brings all files of a source: ask what they are, look for room, fetch what is missing, verify, link.
+//! Pulls all files of a source: query metadata, check disk space, download, verify, link.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use super::{
     source::{Revision, Sha256, Source, SourceFile},
 };
 
-/// Files whose names and lengths are asked for at the same time.
+/// Concurrent queries of names and lengths.
 const QUESTIONS_AT_ONCE: usize = 4;
 
 /// How often a file may change on the hub while it is on its way.
@@ -38,7 +38,7 @@ pub struct Pull<'a> {
 
 impl Pull<'_> {
     pub async fn run(&self) -> Result<Pulled, HubError> {
-        // Settled first: recording what comes pins the source.
+        // Before any download, because recording a file pins the source.
         let revision = self.hub.pinned(self.source).unwrap_or_else(Revision::main);
         let remote = self.ask(&revision).await?;
         self.check_sizes(&remote)?;
@@ -58,7 +58,7 @@ impl Pull<'_> {
         })
     }
 
-    /// What all files are now. The first answer settles the commit for the others.
+    /// The current metadata of all files. The first reply determines the commit of the others.
     async fn ask(&self, revision: &Revision) -> Result<Vec<RemoteFile>, HubError> {
         let repository = &self.source.repository;
         let Some((first, rest)) = self.source.files.split_first() else {
@@ -114,7 +114,7 @@ impl Pull<'_> {
         }
     }
 
-    /// One file, however often it changes (within reason) while it comes.
+    /// Pulls a file, with a limited number of restarts if it changes meanwhile.
     async fn bring(&self, wanted: &SourceFile, first: RemoteFile) -> Result<PathBuf, HubError> {
         let mut remote = first;
         for _ in 0..MOST_CHANGES {
@@ -244,7 +244,7 @@ impl Pull<'_> {
                 }
                 .into());
             }
-            // What an earlier pull left may have been spoilt, by a power failure for one.
+            // A part of an earlier pull may be damaged, for example by a power failure.
             self.line.progress.report(Event::Restarted {
                 file: &remote.path,
                 why: "the partial file of an earlier pull is damaged",

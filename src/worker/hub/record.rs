@@ -1,8 +1,8 @@
-//! What was learnt at the first pull of a source that pins nothing: the commit and the hashes.
+//! Records of the first pull of an unpinned source: the commit and the hashes.
 //!
-//! From then on the source is pinned to them, as if the catalog had said so. Removing the model forgets them.
-//! Of a file that another program brought the first pull learns them by reading it. Beside them stand the hashes that
-//! were read of files as they are now: reading takes long.
+//! From then on the source is pinned to them, as if the catalog had stated them. Removing the model deletes the record.
+//! For a file of another program the first pull reads the hash. Hashes of existing files are recorded as well, because
+//! reading takes long.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use super::source::{FilePath, Repository, Revision, Sha256};
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     files: BTreeMap<String, Pulled>,
-    /// Files whose pull has begun and not ended: their parts are found by this.
+    /// Files with an unfinished pull, to find their parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     unfinished: BTreeMap<String, Unfinished>,
     /// When a model with these files was last pulled, loaded or asked, in milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     used: BTreeMap<String, i64>,
-    /// By where they lie on this machine.
+    /// By path on this machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     read: BTreeMap<PathBuf, Read>,
 }
@@ -52,7 +52,7 @@ pub struct Unfinished {
     pub size: u64,
 }
 
-/// What was read of a file.
+/// A hash that was read from a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Read {
     #[serde(flatten)]
@@ -60,7 +60,7 @@ struct Read {
     sha256: String,
 }
 
-/// What changes whenever a file is written.
+/// File attributes that change with every modification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     size: u64,
@@ -88,7 +88,7 @@ pub struct RecordedFile {
     pub etag: String,
     pub size: u64,
     pub sha256: Sha256,
-    /// Another program brought it: the pull found it here.
+    /// The pull found the file of another program.
     pub was_here: bool,
 }
 
@@ -116,12 +116,12 @@ impl Record {
         paths.filter_map(|path| path.parse().ok()).collect()
     }
 
-    /// A file whose pull has begun and not ended.
+    /// A file with an unfinished pull.
     pub fn unfinished(&self, path: &FilePath) -> Option<&Unfinished> {
         self.unfinished.get(path.as_str())
     }
 
-    /// All files whose pull has begun and not ended.
+    /// All files with an unfinished pull.
     pub fn unfinished_files(&self) -> Vec<FilePath> {
         let paths = self.unfinished.keys();
         paths.filter_map(|path| path.parse().ok()).collect()
@@ -135,7 +135,7 @@ impl Record {
             .flatten()
     }
 
-    /// None of files that were pulled by an earlier version.
+    /// `None` for files pulled by an earlier version.
     pub fn last_used(&self, path: &FilePath) -> Option<i64> {
         self.used.get(path.as_str()).copied()
     }
@@ -189,7 +189,7 @@ pub fn begin(
     })
 }
 
-/// Adds to the record of a repository a file that was here already; what a pull of ours brought stays ours.
+/// Records a file that existed before; files of our pulls stay ours.
 pub fn add_found(
     records_dir: &Path,
     repository: &Repository,
@@ -205,7 +205,7 @@ pub fn add_found(
     add(records_dir, repository, path, &file)
 }
 
-/// Adds to the record of a repository what was read of a file.
+/// Records the hash read from a file.
 pub fn add_read(
     records_dir: &Path,
     repository: &Repository,
@@ -244,7 +244,7 @@ pub fn note_use<'a>(
     })
 }
 
-/// Takes files out of the record of a repository, and what was read of those that are gone.
+/// Deletes the records of files, and hashes of files that no longer exist.
 pub fn forget<'a>(
     records_dir: &Path,
     repository: &Repository,

@@ -1,4 +1,4 @@
-//! Questions to the hub: what a file is now, and which files there are.
+//! Queries of the hub: metadata of a file, and the list of files.
 
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ pub struct RemoteFile {
     pub size: u64,
 }
 
-/// Whom a pull talks to, and who watches.
+/// The connection of a pull, with its progress and cancellation.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
     pub client: &'a Client,
@@ -34,7 +34,7 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// What the hub says of a file.
+    /// Queries the metadata of a file.
     pub async fn file(
         &self,
         repository: &Repository,
@@ -77,7 +77,7 @@ impl Line<'_> {
             .sha
             .parse()
             .map_err(|bad| nonsense(format!("{bad}")))?;
-        // Names that are not data or not plain are no loss: they would never be asked for.
+        // Unsupported or unsafe names are skipped, since they are never requested.
         let files = listing
             .siblings
             .iter()
@@ -85,7 +85,7 @@ impl Line<'_> {
         Ok((commit, files.collect()))
     }
 
-    /// Asks until there is an answer or patience ends.
+    /// Retries until a reply or the limit of attempts.
     async fn ask<F>(&self, what: &str, mut request: impl FnMut() -> F) -> Result<Answer, HubError>
     where
         F: Future<Output = Result<Answer, Trouble>>,
@@ -162,7 +162,7 @@ impl Line<'_> {
         }
         Ok(RemoteFile {
             path: path.clone(),
-            // From here on by commit: a branch may move while the bytes come.
+            // By commit from now on: a branch may move during the download.
             url: self.file_url(repository, &commit, path),
             commit,
             etag: named.etag.filter(|etag| is_file_name(etag)).ok_or("etag")?,

@@ -1,4 +1,4 @@
-//! What went wrong with one request, and how long to wait before the next.
+//! Errors of requests, and delays before retries.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{error::HubError, settings::Patience};
 
-/// One request failed.
+/// A failed request.
 #[derive(Debug)]
 pub enum Trouble {
     /// May well work the next time.
@@ -16,7 +16,7 @@ pub enum Trouble {
     TooMany { after: Option<Duration> },
     /// The file is not the one we began with.
     Changed,
-    /// The server sends the whole file whatever is asked for.
+    /// The server ignores ranges and sends the whole file.
     NoRanges,
     /// Asking again would not help.
     Fatal(HubError),
@@ -35,12 +35,12 @@ pub struct Backoff {
     failures: u32,
 }
 
-/// What to do about a failure.
+/// The reaction to a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Wait(Duration),
     GiveUp,
-    /// The server asked for more patience than we have.
+    /// The server requested a longer delay than our limit.
     Banned(Duration),
 }
 
@@ -53,7 +53,7 @@ impl Backoff {
         }
     }
 
-    /// For questions: whoever has no network wants to know soon.
+    /// For queries: without a network the error should come soon.
     pub fn brief(patience: Patience) -> Self {
         Self {
             attempts: patience.attempts.min(4),

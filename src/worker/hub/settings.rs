@@ -1,4 +1,4 @@
-//! How files are brought here, and how patiently.
+//! Settings of downloads and retries.
 
 use std::{
     fmt,
@@ -10,16 +10,16 @@ use url::Url;
 
 use super::budget::FilesInUse;
 
-/// How files are brought here. Never printed with its token.
+/// Settings of downloads. Never printed with the token.
 #[derive(Clone)]
 pub struct HubSettings {
     pub endpoint: Url,
     pub token: Option<String>,
     /// The folder with `models--organization--name` in it, shared with other programs.
     pub cache_dir: PathBuf,
-    /// Where revisions and hashes are written down at the first pull.
+    /// The folder of the records of first pulls.
     pub records_dir: PathBuf,
-    /// Never asks the network.
+    /// Disables network access.
     pub offline: bool,
     /// Ranges of one file on their way at the same time.
     pub connections: usize,
@@ -29,7 +29,7 @@ pub struct HubSettings {
     pub disk: Option<u64>,
     /// Files that stay where others leave for a new download.
     pub in_use: FilesInUse,
-    /// The longest range asked for at once.
+    /// The longest range of a request.
     pub piece_bytes: u64,
     pub patience: Patience,
 }
@@ -44,7 +44,7 @@ pub struct Patience {
     pub longest_wait: Duration,
     /// The longest a server may ask us to stay away.
     pub longest_ban: Duration,
-    /// Until a connection that brings nothing counts as broken.
+    /// Time without data until a connection counts as broken.
     pub silence: Duration,
 }
 
@@ -61,8 +61,8 @@ impl Default for Patience {
 }
 
 impl HubSettings {
-    /// The usual ones for a hub, a cache of the Hugging Face tools and our own folder; with the token that those
-    /// tools keep beside their cache, if there is one.
+    /// The usual settings for a hub, the cache of the Hugging Face tools and our data folder; with the token of those
+    /// tools, if they have one.
     pub fn new(endpoint: Url, cache_dir: PathBuf, data_dir: &Path) -> Self {
         Self {
             endpoint,

@@ -1,8 +1,7 @@
-//! What to bring: files of one repository at one revision.
+//! Sources of downloads: files of one repository at one revision.
 //!
-//! Everything here was checked when it was made, so that a name from a catalog, a command line or a server can
-//! be joined to a folder without leaving it. Only data is ever named: weights as safetensors or GGUF, and the
-//! plain text that belongs to them.
+//! All names are validated on construction, so that a name from a catalog, a command line or a server never leads out
+//! of a folder. Only data files are allowed: weights as safetensors or GGUF, and their text files.
 
 use std::{fmt, str::FromStr};
 
@@ -86,7 +85,7 @@ impl FromStr for Revision {
     }
 }
 
-/// Where a file lies inside its repository.
+/// The path of a file inside its repository.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FilePath(String);
 
@@ -105,7 +104,7 @@ impl FilePath {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Whether files of this kind are ever brought: tensors and text, nothing that could be run or unpickled.
+    /// Whether files of this type may be downloaded: tensors and text, nothing executable or pickled.
     fn is_data(&self) -> bool {
         self.is_weights()
             || self.has_extension(&["json", "txt", "jinja"])
@@ -173,7 +172,7 @@ macro_rules! as_text {
 
 as_text!(Repository, Revision, FilePath, Sha256);
 
-/// One part of a path that is a name and nothing else on every file system.
+/// Whether a path component is a plain name on every file system.
 fn is_plain(part: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+= ".contains(&byte);
     !part.is_empty() && !part.starts_with('.') && part.len() <= 200 && part.bytes().all(known)

@@ -6,12 +6,12 @@ use crate::catalog::complete::{is_one_file, refuse_incomplete_folder};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageFacts {
-    /// Of all components together.
+    /// Parameters of all components together.
     pub parameters: u64,
     pub defaults: DrawingDefaults,
 }
 
-/// How an image is drawn when a request does not say. Samplers and schedules are words of the engine.
+/// Defaults for settings that an image request omits. Samplers and schedules have the engine's names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawingDefaults {
     /// Width and height.
@@ -78,7 +78,7 @@ impl ModelFacts for ImageFacts {
         })
     }
 
-    /// What an entry may recommend is what the engine takes of a request.
+    /// Defaults have the same limits as the engine's requests.
     fn check(&self) -> Result<(), String> {
         let defaults = &self.defaults;
         let mut sides = defaults.size.into_iter().flatten();

@@ -35,7 +35,7 @@ trait ModelFacts: Sized {
 
     fn parameters(&self) -> u64;
 
-    /// Beside the weights, for one job of the usual size.
+    /// Memory besides the weights, for one job of the usual size.
     fn workspace_bytes(&self) -> u64 {
         WORKSPACE_BYTES
     }
@@ -47,7 +47,7 @@ pub struct KindRules {
     pub families: &'static [Family],
     /// The settings of its table of defaults.
     pub defaults: &'static [&'static str],
-    /// The folders of its components, whose files may be elsewhere.
+    /// Folders of its components, whose files may be in other sources.
     pub folders: &'static [&'static str],
     /// Components that a model in one file takes.
     pub of_one_file: &'static [&'static str],
@@ -56,7 +56,7 @@ pub struct KindRules {
 }
 
 impl KindRules {
-    /// Of a kind without components.
+    /// For a kind without components.
     const fn of(
         families: &'static [Family],
         defaults: &'static [&'static str],
@@ -170,7 +170,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Beside the weights, for one job of the usual size.
+            /// Memory besides the weights, for one job of the usual size.
             pub fn workspace_bytes(&self) -> u64 {
                 match self {
                     $(Self::$kind(facts) => facts.workspace_bytes()),*

@@ -6,7 +6,7 @@ use crate::catalog::complete::refuse_incomplete_folder;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct MusicFacts {
-    /// Of all components together.
+    /// Parameters of all components together.
     pub parameters: u64,
     pub defaults: ComposingDefaults,
 }
@@ -16,7 +16,7 @@ pub struct MusicFacts {
 pub struct ComposingDefaults {
     pub seconds: Option<f32>,
     pub steps: Option<u32>,
-    /// Of models with guidance.
+    /// For models with guidance.
     pub cfg_scale: Option<f32>,
 }
 

@@ -22,14 +22,14 @@ pub struct Defaults {
     pub repetition_penalty: Option<f32>,
 }
 
-/// What memory is counted from before the weights are here.
+/// The network's shape, for memory estimates before the download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub parameters: u64,
     /// Parameters that a token reads: without the experts that it does not choose, and without input embeddings that are not
     /// the output's as well. All, where the entry does not say.
     pub active_parameters: u64,
-    /// Layers with keys and values: recurrent layers keep a state, whose size does not grow.
+    /// Layers with a KV cache: recurrent layers have a state of fixed size.
     pub layers: u64,
     /// Numbers that a token keeps in each of them: keys and values of all heads, or a latent.
     pub kv_dim: u64,
@@ -41,7 +41,7 @@ impl Shape {
     }
 }
 
-/// The context that the stated memory leaves room for.
+/// The context that fits into the stated memory.
 pub const MINIMUM_CONTEXT: u64 = 4096;
 
 impl ModelFacts for TextFacts {
@@ -132,7 +132,7 @@ impl ModelFacts for TextFacts {
 }
 
 impl Defaults {
-    /// What an entry may recommend is what a request may ask for.
+    /// Defaults have the same limits as requests.
     fn check(&self) -> Result<(), String> {
         let ranges = [
             ("temperature", self.temperature, 0.0..=100.0),

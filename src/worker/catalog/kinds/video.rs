@@ -6,7 +6,7 @@ use crate::catalog::complete::{is_one_weights_file, refuse_incomplete_folder};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoFacts {
-    /// Of all components together.
+    /// Parameters of all components together.
     pub parameters: u64,
     pub defaults: FilmingDefaults,
 }
