@@ -1,13 +1,13 @@
 //! The worker daemon: probe, fit, pull, load, serve, drain.
 //!
-//! | folder | what it is | may use |
+//! | folder | content | may use |
 //! | --- | --- | --- |
 //! | [`daemon`] | the worker process, from its configuration to its drain | every folder below, the engine, the protocol |
 //! | [`link`] | the connection to a coordinator: WebSocket or polling | the protocol |
-//! | [`upstream`] | models that other programs on this machine serve | the protocol |
-//! | [`catalog`] | which models exist and where their weights are | [`hub`], for file names |
+//! | [`upstream`] | models of upstream programs on this machine | the protocol |
+//! | [`catalog`] | known models and the sources of their weights | [`hub`], for file names |
 //! | [`hub`] | downloads: resumable, verified, in the shared cache | |
-//! | [`hardware`] | what this machine has, read once | |
+//! | [`hardware`] | this machine's hardware, read once | |
 
 #![cfg_attr(
     test,

@@ -21,7 +21,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
     ("muster", [0, 0, 0]),
     ("process", [0, 0, 0]),
     ("protocol", [0, 0, 0]),
-    ("worker", [13, 11, 4]),
+    ("worker", [0, 0, 0]),
 ];
 
 /// Type names, per crate: participles, names that occur more than once.

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::locate::{Located, LocatedSource};
 use muster_engine::runtime::ModelSource;
 
-/// Where an adapter is, and its model.
+/// The path of an adapter, and its model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterSource {
     /// The name that the model is served as.

@@ -1,4 +1,4 @@
-//! What went wrong, and whose fault it was.
+//! Maps errors to failures, and their blame.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const PAUSED: Duration = Duration::from_millis(500);
 /// The same for another program.
 const PROGRAM_FULL: Duration = Duration::from_secs(1);
 
-/// What a coordinator is told of an engine's refusal or failure.
+/// A coordinator's report of an engine's refusal or failure.
 pub fn said(failure: Failure) -> Said {
     let kind = match failure {
         Failure::Busy { .. } => return Said::Busy { retry_after: FULL },
@@ -27,7 +27,7 @@ pub fn said(failure: Failure) -> Said {
         }
         Failure::PromptTooLong { found, limit } => {
             let tokens = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-            // One token is left for the answer.
+            // Reserves one token for the answer.
             let context = tokens(limit.saturating_add(1));
             let found = PromptLength::Exactly(tokens(found));
             return Said::Failed(job::Failure::context_overflow(context, found));
@@ -46,7 +46,7 @@ pub fn said(failure: Failure) -> Said {
     ))
 }
 
-/// Files are told by their names: where they lie on this machine is its owner's business.
+/// Reduces paths to file names, because clients must not see the owner's folders.
 fn without_folders(message: &str) -> String {
     let words = message
         .split_inclusive(|character: char| character.is_whitespace() || "\"'(".contains(character));
@@ -60,7 +60,7 @@ fn without_folders(message: &str) -> String {
     words.map(shortened).collect()
 }
 
-/// The same of another program, which is looked at again where it may be gone.
+/// The same for an upstream program, which is checked again if it may be gone.
 pub fn said_of_program(model: &UpstreamModel, error: &UpstreamError) -> Said {
     if error.is_of_program() {
         warn!("a job of {} failed: {error}", model.name);

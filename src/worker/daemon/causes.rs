@@ -42,7 +42,7 @@ pub struct LineState {
     pub reply: InquiryReply,
 }
 
-/// All reasons, those of the worker itself first. Empty while jobs come.
+/// All reasons, the worker's own first. Empty while jobs arrive.
 pub fn causes(worker: &Situation<'_>) -> Vec<NoJobsReport> {
     let mut causes = Vec::new();
     if let Some(starting) = worker.starting {
@@ -242,7 +242,7 @@ fn of_demand(
 
 fn words(demand: &ModelDemand) -> (&'static str, String) {
     let workers = demand.workers.unwrap_or(1);
-    // Workers whose speed is not measured yet have 0.
+    // Workers without a measured speed have 0.
     if let Some(speed) = demand
         .relative_speed
         .filter(|speed| *speed > 0.0 && *speed < SLOW)

@@ -1,5 +1,5 @@
-//! Commands of the owner to a running worker: a Unix socket in the data folder that its owner alone may open. One line of
-//! JSON is the command, one line the reply.
+//! Commands of the owner to a running worker: a Unix socket in the data folder, accessible only to its owner. A command
+//! is one line of JSON, and so is its reply.
 
 use std::fs::{self, Permissions};
 use std::future::pending;
@@ -22,11 +22,11 @@ use super::state::WorkerState;
 use muster_process::tasks::Tasks;
 
 const SOCKET: &str = "worker.sock";
-/// Of a command and of a reply.
+/// Limit of a command and of a reply.
 const LONGEST_LINE: u64 = 4 << 20;
-/// Asks for the worker's state, which is told also while a command is carried out.
+/// Requests the worker's state, even while a command is running.
 const STATUS: &str = r#"{"status":true}"#;
-/// For a program that has connected to write its command.
+/// Timeout for a connected program to write its command.
 const COMMAND_TIME: Duration = Duration::from_secs(5);
 /// Between attempts after a failed accept.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ pub struct ControlRequest {
 pub struct ControlSocket {
     commands: mpsc::Receiver<ControlRequest>,
     sender: OwnerCommands,
-    /// None where nothing listens.
+    /// `None` if the socket could not be opened.
     path: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ impl OwnerCommands {
 }
 
 impl ControlSocket {
-    /// Listens until the tasks stop. A worker without this socket works as well, so failures are told and no more.
+    /// Listens until the tasks stop. A worker runs without this socket, too, so failures are only logged.
     pub async fn open(data_dir: &Path, state: WorkerState, tasks: &Tasks) -> Self {
         let (sender, commands) = mpsc::channel(WAITING_COMMANDS);
         let sender = OwnerCommands(sender);
@@ -229,7 +229,7 @@ async fn serve(
     stream.write_all(line.as_bytes()).await
 }
 
-/// Has the worker of this data folder carry out a command. None where no worker runs.
+/// Sends a command to the worker of this data folder. `None` if no worker runs.
 pub async fn ask(data_dir: &Path, command: &OwnerCommand) -> io::Result<Option<CommandReply>> {
     let Some(line) = exchange(data_dir, &command.write().to_string()).await? else {
         return Ok(None);
@@ -237,7 +237,7 @@ pub async fn ask(data_dir: &Path, command: &OwnerCommand) -> io::Result<Option<C
     read_reply(&line).map(Some).ok_or_else(no_reply)
 }
 
-/// The state of the worker of this data folder. None where no worker runs.
+/// The state of the worker of this data folder. `None` if no worker runs.
 pub async fn status(data_dir: &Path) -> io::Result<Option<WorkerReport>> {
     let Some(line) = exchange(data_dir, STATUS).await? else {
         return Ok(None);
@@ -424,7 +424,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let command = OwnerCommand::Unload("m".to_owned());
         assert_eq!(ask(folder.path(), &command).await.unwrap(), None);
-        // Left by a worker that was killed.
+        // A socket left by a killed worker.
         drop(std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET)).unwrap());
         assert_eq!(ask(folder.path(), &command).await.unwrap(), None);
         let tasks = Tasks::default();

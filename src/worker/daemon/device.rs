@@ -1,4 +1,4 @@
-//! A device with its engine and what room it has left.
+//! A device with its engine and its free memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Device {
     engines: Engines,
     /// Without any model.
     whole: Room,
-    /// Beside the models in memory.
+    /// Free memory besides the models in memory.
     room: Room,
     held: Vec<HeldModel>,
     wishes: Wishes,
@@ -154,7 +154,7 @@ impl Device {
         })
     }
 
-    /// Loads a model if it fits into what is left; refuses before anything is read but its header.
+    /// Loads a model if it fits into the free memory; refuses after reading only its header.
     pub async fn load(
         &mut self,
         located: Located,
@@ -249,7 +249,7 @@ impl Device {
         loaded
     }
 
-    /// Whether a model that was unloaded for now fits beside the models in memory but these, with the context it had.
+    /// Whether an unloaded model fits again with its context, after unloading the models `without`.
     pub fn fits_again(&self, name: &str, without: &[String]) -> Result<(), DaemonError> {
         let Some(held) = self.held(name) else {
             return Ok(());
@@ -346,14 +346,14 @@ impl Device {
         Ok(())
     }
 
-    /// Gives the room of a model that is not in memory to others.
+    /// Frees the memory reserved for an unloaded model.
     pub fn forget(&mut self, model: &str) {
         self.held.retain(|held| held.name != model);
         self.engines.drawing.remove(model);
         self.room = self.room_for(&[], &[]);
     }
 
-    /// The room beside the models in memory without these, for a model with such weights.
+    /// The free memory without these models, for a model with such weights.
     fn room_for(&self, shared: &[SharedWeights], without: &[String]) -> Room {
         let loaded = self.held.iter().filter(|held| held.is_loaded);
         let loaded = loaded.filter(|held| !without.contains(&held.name));
@@ -397,7 +397,7 @@ impl Device {
         Ok(DeviceModel::Media(model))
     }
 
-    /// Leaves room for these models, which are loaded after the next one. Without any, that one may take all.
+    /// Reserves memory for models that are loaded after the next one. Without any, that one may use all memory.
     pub fn expect<'a>(&mut self, models: impl Iterator<Item = &'a Located>) {
         self.next = NextModels::default();
         for located in models {
@@ -411,7 +411,7 @@ impl Device {
         }
     }
 
-    /// Fits a model beside the models that are loaded next, else beside the models in memory.
+    /// Fits a model besides the models that are loaded next, or else besides the models in memory.
     fn fit_beside_next(&self, located: &Located) -> Result<Fit, DaemonError> {
         let all = self.room_for(&shared(located)?, &[]);
         let needs = self.needs(located, &all)?;
@@ -432,7 +432,7 @@ impl Device {
         }
     }
 
-    /// Whether a model fits into what is left, by its header.
+    /// Whether a model fits into the free memory, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
         self.fit_without(located, &[])
     }
@@ -476,12 +476,12 @@ impl Device {
         needs.map_or(0, |needs| Fit::least_bytes(&needs, &self.wishes))
     }
 
-    /// What it has left.
+    /// The device's free memory.
     pub fn room(&self) -> &Room {
         &self.room
     }
 
-    /// As it is without any model.
+    /// The device's memory without any model.
     pub fn whole_room(&self) -> &Room {
         &self.whole
     }
@@ -525,7 +525,7 @@ pub fn shared(located: &Located) -> Result<Vec<SharedWeights>, DaemonError> {
     })
 }
 
-/// This program once more, as the text process of a model.
+/// The text process of a model, which is a child of this program.
 fn isolation(model: &str) -> Isolation {
     Isolation {
         program: PathBuf::from(THIS_PROGRAM),
@@ -563,7 +563,7 @@ pub fn kv_dtype(config: &Config) -> Option<KvDtype> {
     }
 }
 
-/// What a model takes on a device, from its files' headers.
+/// A model's memory on a device, from its files' headers.
 pub fn needs(
     source: &ModelSource,
     room: &Room,

@@ -1,4 +1,4 @@
-//! The devices of a worker: which model goes to which, and what becomes of models when a device is lost.
+//! The devices of a worker: the placement of models, and the loss of a device.
 
 use tokio::sync::MutexGuard;
 use tracing::{error, info, warn};
@@ -18,10 +18,10 @@ use muster_protocol::job::MemoryStay;
 #[derive(Clone)]
 pub struct Devices {
     list: Vec<Residency>,
-    /// Where models run, and why not on something better.
+    /// The devices of models, and reasons against better ones.
     placement: String,
     refusals: Vec<String>,
-    /// Names of the configuration whose models go to each device.
+    /// Names in the configuration of models that are loaded on each device.
     replicated: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Devices {
         }
     }
 
-    /// As one line for the owner.
+    /// Formatted as one line for the owner.
     pub fn placement(&self) -> &str {
         &self.placement
     }
@@ -74,13 +74,13 @@ impl Devices {
         self.list[0].device().await
     }
 
-    /// The room of the device that has most of it.
+    /// The memory of the device with the most free memory.
     pub async fn most_room(&self) -> Room {
         let roomiest = self.by_room().await[0];
         self.list[roomiest].device().await.room().clone()
     }
 
-    /// The room of the device that has most of it once no model is in memory.
+    /// The memory of the device with the most memory without models.
     pub async fn most_whole_room(&self) -> Room {
         let mut most = self.first().await.whole_room().clone();
         for residency in &self.list[1..] {
@@ -105,8 +105,8 @@ impl Devices {
         Fleet::new(fleet)
     }
 
-    /// Loads a model of the configuration and leaves room for those that follow, on the device with the most room for it.
-    /// A replicated model goes to each device with room for it.
+    /// Loads a model of the configuration on the device with the most free memory, and reserves memory for the
+    /// following ones. A replicated model is loaded on each device where it fits.
     pub async fn load_before(
         &self,
         wanted: &str,
@@ -152,8 +152,7 @@ impl Devices {
         Ok(named.collect())
     }
 
-    /// Loads a model that is not offered yet. Models without jobs make room for it where no device has any; gives their
-    /// names.
+    /// Loads a new model. If no device has enough memory, models without jobs are unloaded; returns their names.
     pub async fn load_new(
         &self,
         wanted: &str,
@@ -232,8 +231,8 @@ impl Devices {
         }
     }
 
-    /// The devices for a model, and for those that follow: each goes to the device with the most room beside those before,
-    /// or to each.
+    /// The devices of a model and of the following ones: each goes to the device with the most memory left by those
+    /// before, or to each device.
     async fn plan<'a>(&self, first: WantedModel<'a>, following: &[WantedModel<'a>]) -> Plan<'a> {
         let mut left = Vec::new();
         for residency in &self.list {
@@ -260,7 +259,7 @@ impl Devices {
         }
     }
 
-    /// The devices, that with the most room first.
+    /// The devices, sorted by free memory, most first.
     async fn by_room(&self) -> Vec<usize> {
         let mut left = Vec::new();
         for (at, residency) in self.list.iter().enumerate() {
@@ -349,13 +348,12 @@ impl Devices {
         stays.max().unwrap_or_default()
     }
 
-    /// Unloads models whose keep-alive time is over, until the tasks stop.
+    /// Unloads models whose keep-alive time has expired, until the tasks stop.
     pub fn keep(&self, tasks: &Tasks) {
         self.list.iter().for_each(|residency| residency.keep(tasks));
     }
 
-    /// Leaves out a device whose engine has ended, and loads its models on the others. Gives the names of models that went
-    /// with it.
+    /// Removes a device whose engine has ended, and loads its models on the others. Returns the names of lost models.
     pub async fn lose(&mut self, at: usize) -> Vec<String> {
         let lost = self.list.remove(at);
         error!("{} is lost; jobs go on elsewhere", lost.place());
@@ -412,7 +410,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Does something for a model on the first device that takes it, or on each of them; on one device at least.
+/// Tries a model's operation on the devices: until the first success, or on each of them. Fails if none succeeds.
 async fn on_devices<T>(
     is_replicated: bool,
     order: &[usize],
@@ -500,7 +498,7 @@ mod tests {
     use super::*;
     use crate::daemon::residency::tests::{config, device, located};
 
-    /// As if the machine had two GPUs.
+    /// Simulates a machine with two GPUs.
     fn two_devices(folder: &Path, replicated: &[&str]) -> Devices {
         Devices {
             replicated: replicated.iter().map(|name| (*name).to_owned()).collect(),
@@ -558,7 +556,7 @@ mod tests {
         let third = fleet.hold("one").await;
         assert_eq!(jobs_of(), [1, 1]);
         drop((second, third));
-        // A copy that has left memory is not loaded as long as another one is there.
+        // An unloaded copy is not loaded again while another one is in memory.
         devices.list[0].unload("one").await;
         let held = fleet.hold("one").await;
         assert_eq!(jobs_of(), [0, 1]);

@@ -26,9 +26,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const FINISHED: usize = 4;
 
-/// The downloads of a worker. Dropped, they end.
+/// The downloads of a worker, cancelled when dropped.
 pub struct Downloads {
-    /// By the name of the configuration, until the model is served or no longer wanted.
+    /// By the configured name, until the model is served or no longer wanted.
     running: BTreeMap<String, CancellationToken>,
     states: DownloadStates,
     turn: Arc<Semaphore>,
@@ -41,7 +41,7 @@ pub struct Downloads {
 #[derive(Clone, Default)]
 pub struct DownloadStates(Arc<Mutex<BTreeMap<String, Arc<Transfer>>>>);
 
-/// One model on its way.
+/// A model to download.
 struct MissingModel {
     wanted: String,
     config: Config,
@@ -131,7 +131,7 @@ impl Downloads {
         self.states.clone()
     }
 
-    /// The next model whose files are all on disk.
+    /// The next model whose download is complete.
     pub async fn next(&mut self) -> (String, Located) {
         loop {
             // The sender is a part of this value.

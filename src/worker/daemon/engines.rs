@@ -1,4 +1,4 @@
-//! The two threads of a device, text and media beside it, and those of all devices of a worker.
+//! The two threads of a device, for text and for media, and those of all devices of a worker.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,14 +23,14 @@ use muster_reader::Reader;
 #[derive(Clone)]
 pub struct Engines {
     pub runtime: Runtime,
-    /// Started with the first model that makes media.
+    /// Started with the first media model.
     pub maker: Option<Maker>,
     pub folders: AdapterFolders,
     /// Looks at images for public coordinators.
     pub safety: Option<SafetyChecker>,
-    /// Settings of the models that draw, by their names, for requests that leave them open.
+    /// Default settings of image models, by name.
     pub drawing: BTreeMap<String, ImageDefaults>,
-    /// Where models may be out of memory while they are offered.
+    /// If models may be unloaded while they are offered.
     pub residency: Option<Residency>,
     /// Decodes the sounds of jobs.
     pub reader: Reader,
@@ -82,7 +82,7 @@ pub enum DeviceModel {
 }
 
 impl MediaModel {
-    /// Nothing else is said of it.
+    /// A model with default limits.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Self {
             name: name.into(),
@@ -95,7 +95,7 @@ impl MediaModel {
         }
     }
 
-    /// For coordinators of earlier versions, which measure every text and every sound in tokens.
+    /// For coordinators of earlier versions, which measure all texts and recordings in tokens.
     pub fn context(&self) -> Option<u32> {
         match self.kind {
             Kind::Transcription => Some(SOUND_TOKENS),
@@ -104,7 +104,7 @@ impl MediaModel {
         }
     }
 
-    /// The kinds of its jobs. A speech for later is asked for as music.
+    /// The kinds of its jobs. Asynchronous speech synthesis is requested as music.
     pub fn kinds(&self) -> Kinds {
         match self.kind {
             Kind::Speech => Kinds::from(Kind::Music).with(Kind::Speech),
@@ -129,7 +129,7 @@ impl DeviceModel {
         }
     }
 
-    /// Of the same model on two devices, the one with the smaller context.
+    /// For a model on two devices, the one with the smaller context.
     #[must_use]
     pub fn with_smaller_context(self, other: Self) -> Self {
         match (&self, &other) {
@@ -165,7 +165,7 @@ impl DeviceHealth {
 }
 
 impl Fleet {
-    /// Of one device at least.
+    /// Needs at least one device.
     pub fn new(engines: Vec<Engines>) -> Self {
         Self(engines.into())
     }
@@ -240,7 +240,7 @@ impl Fleet {
         known.next().unwrap_or_else(|| self.0[0].calls_tools(name))
     }
 
-    /// Waits until a thread of one of the devices has ended, and tells which.
+    /// Waits until a thread of one of the devices has ended, and returns its index.
     pub async fn ended(&self) -> usize {
         let waits = self.iter().map(|engines| Box::pin(engines.ended()));
         let (_, at, _) = futures_util::future::select_all(waits).await;
@@ -249,7 +249,7 @@ impl Fleet {
 }
 
 impl Engines {
-    /// For the owner: returns once neither thread computes.
+    /// The owner's pause: returns once neither thread computes.
     pub async fn pause(&self) -> Result<(), Failure> {
         let mut is_paused = self.throttle.owner_pause().await;
         *is_paused = true;

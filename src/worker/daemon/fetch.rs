@@ -13,8 +13,8 @@ use super::report::DownloadReport;
 use crate::catalog::{Catalog, EntrySource, Source};
 use crate::hub::{Event, Hub, Progress};
 
-/// Downloads the quantization that is named or preferred or, where none is, one that fits: what cannot fit is refused
-/// before it is brought. Being dropped stops it, and what came so far stays.
+/// Downloads the named or preferred quantization, or else one that fits: larger ones are refused before the download.
+/// Dropping the future stops it, and the received bytes are kept.
 pub async fn fetch(
     wanted: &str,
     preferred: Option<&str>,
@@ -57,7 +57,7 @@ pub async fn fetch(
 pub struct Transfer {
     all_bytes: AtomicU64,
     here_bytes: AtomicU64,
-    /// Of the last attempt.
+    /// Error of the last attempt.
     failure: Mutex<Option<String>>,
 }
 
@@ -118,8 +118,7 @@ impl Transfer {
         }
     }
 
-    /// What is to be said of it, if that is anything new. A file that starts again counts again, but it never comes to more
-    /// than everything.
+    /// The percentage to log, if it has changed. A restarted file counts again, but the total never exceeds 100 %.
     fn received(&self, bytes: u64) -> Option<u64> {
         let all = self.all_bytes.load(Ordering::Relaxed).max(1);
         let before = self.here_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -14,9 +14,9 @@ use muster_config::Config;
 /// The models of the configuration at the start.
 #[derive(Default)]
 pub struct FirstModels {
-    /// By the names of the configuration.
+    /// By configured name.
     pub loaded: Vec<(String, DeviceModel)>,
-    /// Names of models that are to be fetched while the worker goes on.
+    /// Names of models to download while the worker serves others.
     pub missing: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! What this machine can hold: sizes in, a placement out, or a refusal that shows its arithmetic. Pure.
+//! Memory planning: sizes in, a fit out, or a refusal with its numbers. Pure.
 //!
-//! Memory goes to three things: the weights, the keys and values of running jobs, and the work itself. Weights and
-//! work are what they are; the room for keys and values shrinks until the model fits or is of no use any more.
+//! Memory has three uses: the weights, the KV cache of running jobs, and the workspace. Weights and workspace are
+//! fixed; the KV cache shrinks until the model fits or is too small to be useful.
 
 use std::fmt;
 
@@ -10,30 +10,30 @@ use crate::hardware::{Gpu, Machine};
 use muster_config::{DeviceSetting, EngineConfig, OwnerConfig};
 use muster_engine::runtime::{DeviceChoice, SharedWeights};
 
-/// The memory of a device that nobody uses yet, and the owner's share of it.
+/// The free memory of a device, and the owner's reserve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
     pub device: DeviceChoice,
-    /// For messages: `this machine`, `card 0 (NVIDIA H200)`.
+    /// For messages: `this machine`, `GPU 0 (NVIDIA H200)`.
     pub place: String,
     pub free_bytes: u64,
-    /// What the owner keeps of it.
+    /// The owner's reserve.
     pub kept_bytes: u64,
 }
 
-/// What a model takes, from its header or from the catalog.
+/// A model's memory requirements, from its header or from the catalog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
     pub weight_bytes: u64,
     pub kv_bytes_per_token: u64,
     pub workspace_bytes: u64,
-    /// What the work takes besides for each token of the longest sequence: on a GPU.
+    /// Scratch memory per token of the longest sequence, on a GPU.
     pub scratch_bytes_per_token: u64,
-    /// The most tokens the model was made for; 0 of a model that draws.
+    /// The model's context; 0 for an image model.
     pub context: usize,
 }
 
-/// What the owner asks of it.
+/// The owner's settings for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wishes {
     pub context: Option<usize>,
@@ -55,13 +55,13 @@ pub struct Fit {
     pub total_bytes: u64,
 }
 
-/// A model that does not fit, with what it takes and what there is.
+/// A model that does not fit, with its requirements and the available memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub needs: Needs,
     pub tokens: usize,
     pub kv_bytes: u64,
-    /// What the work takes with so many tokens.
+    /// Workspace for this many tokens.
     pub workspace_bytes: u64,
     pub room: Room,
 }
@@ -86,13 +86,13 @@ pub enum NoDevice {
     },
 }
 
-/// A job of its own wants this much context where nobody says how much.
+/// Default context of a single job.
 const USUAL_CONTEXT: usize = 8192;
 
-/// Less than this is of no use to anybody, unless the owner asks for it.
+/// A shorter context is useless, unless the owner requests it.
 const LEAST_CONTEXT: usize = 1024;
 
-/// What each running job gets besides, where nobody says how much.
+/// Default KV cache tokens per running job.
 const TOKENS_PER_JOB: usize = 1024;
 
 /// Jobs at the same time, unless the configuration says how many.
@@ -116,7 +116,7 @@ impl Wishes {
         }
     }
 
-    /// The most tokens of one job, where there is room.
+    /// The longest job, if memory suffices.
     fn longest(&self, needs: &Needs) -> usize {
         self.context.unwrap_or(needs.context).min(needs.context)
     }
@@ -168,7 +168,7 @@ impl Needs {
         }
     }
 
-    /// What the catalog says a model takes. `None` where its size is not known before it is here.
+    /// The requirements by the catalog. `None` if the size is unknown before the download.
     pub fn of_entry(entry: &Entry, quantization: &str) -> Option<Self> {
         let weight_bytes = entry.weight_bytes(quantization)?;
         let facts = match &entry.facts {
@@ -192,20 +192,20 @@ impl Needs {
         self.kv_bytes_per_token.saturating_mul(tokens as u64)
     }
 
-    /// What the work takes while no sequence is longer than this.
+    /// Workspace while no sequence is longer than this.
     fn work_bytes(&self, longest: usize) -> u64 {
         let scratch = self.scratch_bytes_per_token.saturating_mul(longest as u64);
         self.workspace_bytes.saturating_add(scratch)
     }
 
-    /// How many tokens of keys and values these bytes hold beside the scratch of sequences of up to `longest`.
+    /// Number of KV cache tokens in these bytes, after the scratch memory of sequences of up to `longest`.
     fn tokens_in(&self, bytes: u64, longest: usize) -> u64 {
         let scratch = self.scratch_bytes_per_token;
         let beside = bytes.checked_sub(scratch.saturating_mul(longest as u64));
         let tokens = beside.map(|bytes| bytes / self.kv_bytes_per_token.max(1));
         match tokens.filter(|tokens| *tokens >= longest as u64) {
             Some(tokens) => tokens,
-            // No sequence is longer than there is room for its keys and values.
+            // Sequences are then limited by the KV cache.
             None => bytes / self.kv_bytes_per_token.saturating_add(scratch).max(1),
         }
     }
@@ -225,7 +225,7 @@ impl Fit {
     }
 }
 
-/// Whether a model fits into what a device has left, and with how much room for its jobs.
+/// Whether a model fits into a device's free memory, and the KV cache for its jobs.
 pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
     if needs.context == 0 {
         return fit_image(needs, room);
@@ -263,7 +263,7 @@ pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
     })
 }
 
-/// Whether a model that draws fits into what a device has left: its weights, and one drawing of its own size.
+/// Whether an image model fits into a device's free memory: its weights, and one image of the default size.
 fn fit_image(needs: Needs, room: &Room) -> Result<Fit, Refusal> {
     let total_bytes = needs.fixed_bytes();
     match total_bytes <= room.left_bytes() {
@@ -311,7 +311,7 @@ pub fn quantization<'a>(
     Err(refusal)
 }
 
-/// The device that models go to unless it cannot be opened, and what it has free.
+/// The default device for models, with its free memory.
 pub fn room(
     machine: &Machine,
     wanted: DeviceSetting,
@@ -322,7 +322,7 @@ pub fn room(
     Ok(rooms.swap_remove(0))
 }
 
-/// The devices that models may go to, the best first, with what they have free: never none.
+/// The devices for models with their free memory, the best first; never empty.
 pub fn rooms(
     machine: &Machine,
     wanted: DeviceSetting,
@@ -384,13 +384,13 @@ impl Room {
         }
     }
 
-    /// What there is for models.
+    /// Memory available for models.
     pub fn left_bytes(&self) -> u64 {
         self.free_bytes.saturating_sub(self.kept_bytes)
     }
 
-    /// The room beside these models for another one. Weights that several models hold together count once, so that those
-    /// of the newcomer that are in memory already take no more of it.
+    /// The memory besides these models for a newcomer. Shared weights count once, so that the newcomer's weights that
+    /// are already in memory take no more.
     #[must_use]
     pub fn beside<'a>(
         &self,
@@ -416,7 +416,7 @@ impl Room {
 }
 
 impl Refusal {
-    /// Whether it is only the owner's share that leaves no room.
+    /// Whether the model would fit without the owner's reserve.
     pub fn fits_without_keep(&self) -> bool {
         self.room.kept_bytes > 0 && self.total_bytes() <= self.room.free_bytes
     }

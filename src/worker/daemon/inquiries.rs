@@ -1,4 +1,4 @@
-//! What coordinators tell over HTTP: the demand for models where the worker is connected, and the cause where it is not.
+//! Queries of coordinators by HTTP: the demand for models if the worker is connected, and the cause if not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! From a model's name to its files: a path, or a name of the catalog or of a repository whose files are here. Nothing
-//! is downloaded; a model that came with the program is unpacked.
+//! Finds a model's files by its name: a path, or a name of the catalog or of a repository on disk. Nothing is
+//! downloaded; a built-in model is unpacked.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,25 @@ use crate::hub::{self, Hub, HubError, Pulled, Repository};
 use muster_config::is_path;
 use muster_engine::runtime::{ComponentFolders, ModelSource, Sampling};
 
-/// A model whose files are here.
+/// A model on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Located {
-    /// What it is served as.
+    /// The model's public name.
     pub name: String,
     pub source: LocatedSource,
-    /// The catalog knows the hash of everything that is read of it, or the model came with the program. What others
-    /// made up is read in a process of its own.
+    /// The catalog has the hashes of all its files, or the model is built in. Other files are untrusted and parsed in a
+    /// separate process.
     pub is_vouched: bool,
-    /// The files of the hub among those that are loaded.
+    /// The hub's sources of the loaded files.
     pub sources: Vec<hub::Source>,
 }
 
-/// What the engine is to load.
+/// The engine's source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LocatedSource {
     Text(Box<ModelSource>),
     Media(MediaSource),
-    /// What a text model computes is changed by it.
+    /// Changes the output of a text model.
     Adapter(AdapterSource),
 }
 
@@ -47,12 +47,12 @@ struct Found {
     sources: Vec<hub::Source>,
 }
 
-/// Where files may be.
+/// The places where files may be.
 #[derive(Clone, Copy)]
 pub struct Shelves<'a> {
     pub catalog: &'a Catalog,
     pub hub: &'a Hub,
-    /// Where models that came with the program are unpacked.
+    /// The folder for built-in models.
     pub unpacked: &'a Path,
     /// The quantization to take where a model has several.
     pub preferred: Option<&'a str>,
@@ -62,20 +62,20 @@ pub struct Shelves<'a> {
 pub enum LocateError {
     #[error("{} does not exist", .0.display())]
     NoSuchPath(PathBuf),
-    /// Whether it is there cannot be seen: a folder on the way may not be entered.
+    /// The path is not accessible, for example because of a folder's permissions.
     #[error("reading {} failed: {cause}", .path.display())]
     Hidden { path: PathBuf, cause: io::Error },
     #[error(transparent)]
     Unknown(#[from] FindError),
     #[error(transparent)]
     UnknownQuantization(#[from] UnknownQuantization),
-    /// It is in the catalog, and not on this machine.
+    /// The model is in the catalog but not on disk.
     #[error("{name} is in the catalog, but not downloaded")]
     NotHere { name: String },
-    /// Its files are here, and one of them has another length or hash than it has to have.
+    /// A file has the wrong length or hash.
     #[error("{name}: size or checksum mismatch")]
     Damaged { name: String },
-    /// A file of a repository that nobody brought here.
+    /// A file of a repository that was not pulled.
     #[error("{name} is neither in the catalog nor downloaded")]
     NotPulled { name: String },
     /// The name fits several files of its repository.
@@ -99,7 +99,7 @@ pub enum LocateError {
     Defaults { name: String, what: String },
 }
 
-/// What is asked for: a path, `NAME`, `NAME:QUANTIZATION`, `org/name` or `org/name:FILE`.
+/// Locates a path, `NAME`, `NAME:QUANTIZATION`, `org/name` or `org/name:FILE`.
 pub fn locate(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError> {
     let mut located = find(wanted, shelves)?;
     if let LocatedSource::Media(source) = &mut located.source {
@@ -161,7 +161,7 @@ fn no_path(path: &Path, cause: io::Error) -> LocateError {
     }
 }
 
-/// What was pulled of a repository that the catalog does not know.
+/// The pulled files of a repository outside the catalog.
 fn of_repository(
     wanted: &str,
     unknown: FindError,
@@ -183,7 +183,7 @@ fn of_repository(
     };
     let pulled = shelves.hub.locate(&source);
     let path = pulled.and_then(|pulled| match file {
-        // What belongs to a file that is named comes before it.
+        // Companions of the named file come before it.
         Some(_) => pulled.files.last().cloned(),
         None => opened(&pulled),
     });
@@ -234,7 +234,7 @@ fn in_catalog(wanted: &str, shelves: Shelves<'_>) -> Result<Located, LocateError
     })
 }
 
-/// What stands in for the preferred quantization: nothing while that can still be brought here.
+/// The replacement of the preferred quantization: none while that can still be downloaded.
 fn instead_of(preferred: &str, entry: &Entry, shelves: Shelves<'_>) -> Result<Found, LocateError> {
     let name = format!("{}:{preferred}", entry.id);
     let found = match shelves.hub.settings().offline {
@@ -266,7 +266,7 @@ fn missing(name: String, entry: &Entry, tried: &[&str], shelves: Shelves<'_>) ->
     }
 }
 
-/// The usual quantization of an entry or, if that is not here, whatever is.
+/// The default quantization of an entry, or else any that is on disk.
 fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<Found>, UnpackError> {
     let mut names: Vec<&String> = entry.sources.keys().collect();
     names.sort_by_key(|name| **name != entry.default_quantization);
@@ -319,7 +319,7 @@ fn on_hub(source: &Source) -> Option<hub::Source> {
     }
 }
 
-/// The files of the hub that a model is loaded from; of one that is not on disk, those of all its quantizations.
+/// The hub's sources of a model; of one that is not on disk, those of all its quantizations.
 pub fn sources_of(wanted: &str, shelves: Shelves<'_>) -> Vec<hub::Source> {
     match locate(wanted, shelves) {
         Ok(located) => located.sources,
@@ -338,7 +338,7 @@ pub fn all_sources_of(wanted: &str, catalog: &Catalog) -> Vec<hub::Source> {
     sources.filter_map(|it| on_hub(it.source)).collect()
 }
 
-/// What to open: the file of a model in one file, else the folder of its files.
+/// The path to open: the file of a single-file model, else the folder.
 fn own_path(source: &Source, shelves: Shelves<'_>) -> Result<Option<PathBuf>, UnpackError> {
     match source {
         Source::Path(path) => Ok(path.exists().then(|| path.clone())),
@@ -372,8 +372,8 @@ pub fn folder_of(
     Ok(path.filter(|path| path.exists()))
 }
 
-/// Whether everything that is read of a source is in one file whose hash the catalog names. Beside several files others
-/// may lie that are read too.
+/// Whether the source is a single file whose hash is in the catalog. With several files, others of their folder may be
+/// read, too.
 fn is_one_known_file(source: &hub::Source) -> bool {
     match source.files.as_slice() {
         [file] => file.path.is_gguf() && file.sha256.is_some(),
@@ -474,7 +474,7 @@ mod tests {
         std::fs::write(folder.path().join("file"), "").unwrap();
         let below = folder.path().join("file/x.gguf");
         assert_eq!(said(&below), format!("{} does not exist", below.display()));
-        // Nobody can follow it, root included.
+        // No user can follow it, not even root.
         let endless = folder.path().join("endless.gguf");
         std::os::unix::fs::symlink(&endless, &endless).unwrap();
         let failed = format!("reading {} failed", endless.display());

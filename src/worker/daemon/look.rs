@@ -1,4 +1,4 @@
-//! What the coordinators are told of the worker: how busy it is, how fast, and what its cards have left.
+//! The worker's state for coordinators: its load, its speed, and the GPUs' free memory.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
 
 /// How often the worker looks whether its state has changed.
 const LOOK: Duration = Duration::from_secs(1);
-/// Cards change all the time: they are asked in every so many looks, so that they are not news in each.
+/// GPU readings change constantly: they are read only every so many checks, to limit updates.
 const LOOKS_PER_READING: u32 = 5;
 
 /// Keeps the condition up to date.
@@ -150,7 +150,7 @@ impl Look {
     }
 }
 
-/// As a report says it: in memory or not, and until when.
+/// Formatted for a report: whether the model is in memory, and until when.
 fn told(stay: Option<MemoryStay>) -> (Option<bool>, Option<i64>) {
     match stay {
         None => (None, None),
@@ -169,13 +169,13 @@ fn gpu_state(load: &GpuLoad) -> GpuState {
     }
 }
 
-/// In tenths, so that not every page is news.
+/// In tenths, to limit updates.
 fn gib(bytes: u64) -> f64 {
     let tenths = bytes as f64 * 10.0 / (1_u64 << 30) as f64;
     tenths.round() / 10.0
 }
 
-/// Of a worker whose owner has the machine back, until a time or 0.
+/// Sets the status of a paused worker, with the end of the pause or 0.
 pub fn set_status(state: &mut State, paused_until: Option<i64>) {
     for model in &mut state.models {
         model.status = status_of(paused_until.is_some());
@@ -190,7 +190,7 @@ fn status_of(is_paused: bool) -> ModelStatus {
     }
 }
 
-/// In hundredths, so that not every token is news.
+/// In hundredths, to limit updates.
 fn share(part: usize, whole: usize) -> f64 {
     match whole {
         0 => 0.0,

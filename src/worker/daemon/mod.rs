@@ -1,36 +1,36 @@
 //! The worker process: probe, fit, pull, load, serve, drain.
 //!
-//! It decides what goes where and turns the parts' words into each other's; it computes nothing and speaks to nobody
-//! outside.
+//! The daemon places models on devices and translates between the other crates and folders; it has no computation or
+//! network protocol of its own.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `fit`, `locate`, `fetch` | which models this machine holds, and where their files are |
-//! | `device`, `devices` | the memory of a device and its models; which model goes to which device |
+//! | `fit`, `locate`, `fetch` | models that fit this machine, and their files |
+//! | `device`, `devices` | the memory of a device and its models; the placement of models on devices |
 //! | `adapters` | adapters of text models in their folder |
-//! | `downloads` | models that are fetched while the others are served |
+//! | `downloads` | models that are downloaded while others are served |
 //! | `media/` | models that make media or transcribe, by kind: their files and their jobs |
 //! | `crew` | the loaded models and the worker that serves them |
-//! | `owner/` | when the machine is its owner's alone |
-//! | `residency` | which models are in memory |
+//! | `owner/` | pauses in favour of the machine's owner |
+//! | `residency` | models in memory |
 //! | `control` | commands of the owner to the running worker |
-//! | `page/` | the worker in a browser of its owner |
-//! | `state`, `report` | the worker's state, as its owner asks for it |
-//! | `causes` | why no jobs come |
-//! | `inquiries` | demand for models, and why a coordinator is not connected |
-//! | `history/` | the minutes of the last week |
+//! | `page/` | the owner's page in a browser |
+//! | `state`, `report` | the worker's state for its owner |
+//! | `causes` | reasons why no jobs arrive |
+//! | `inquiries` | demand for models, and reasons of missing connections |
+//! | `history/` | samples of the last week |
 //! | `engines` | the threads of a device, for text and for media |
 //! | `posts` | the configured coordinators, checked |
 //! | `worker` | the engine and its lines to coordinators |
-//! | `served` | the models of a worker, and which of them a coordinator hears of |
-//! | `registration` | the worker's abilities and models, as coordinators are told them |
-//! | `jobs/` | one job, from its offer to its last word |
-//! | `uses` | when models were used |
-//! | `upstreams` | models that other programs serve |
-//! | `blame` | what went wrong with a job, and whose fault it was |
-//! | `throttle` | rests between steps, so that the machine keeps to a power |
-//! | `summary` | what the owner's log says of it every minute |
-//! | `look`, `pace` | what coordinators are told of it: how busy and how fast it is |
+//! | `served` | the models of a worker, and those offered to a coordinator |
+//! | `registration` | the registration of capabilities and models at coordinators |
+//! | `jobs/` | one job, from its offer to its final report |
+//! | `uses` | times of models' last use |
+//! | `upstreams` | upstream models |
+//! | `blame` | errors of a job, and their blame |
+//! | `throttle` | pauses between steps to limit power |
+//! | `summary` | a summary in the owner's log every minute |
+//! | `look`, `pace` | reports of load and speed to coordinators |
 
 mod adapters;
 mod blame;
@@ -104,8 +104,8 @@ pub use upstreams::{upstream_states, watch_upstreams};
 pub use uses::{keep_uses, use_model};
 pub use worker::{Post, Stock, Way, Worker};
 
-/// Runs until it is told to stop, or until every coordinator there is has refused it for good. To reload gives the new
-/// configuration, where it could be read.
+/// Runs until a stop signal, or until every coordinator has refused the worker for good. On reload, returns the new
+/// configuration if it is valid.
 pub async fn run(
     config: &Config,
     catalog: &Catalog,
@@ -234,7 +234,7 @@ pub async fn run(
     Ok(())
 }
 
-/// None where the worker is told to stop before the work is done.
+/// `None` if a stop signal arrives before the work is done.
 async fn unless_stopped<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         done = work => Some(done),
@@ -265,7 +265,7 @@ async fn start(
     Ok((devices, models))
 }
 
-/// The files of a model, brought here first if need be.
+/// The files of a model, downloaded first if necessary.
 async fn here(
     wanted: &str,
     config: &Config,
@@ -351,5 +351,5 @@ async fn drain(worker: Worker, grace: Duration, signals: &mut Signals, tasks: &T
     tasks.stop(LAST_TASKS).await;
 }
 
-/// What tasks may take to notice that everything is over.
+/// Time for tasks to end after the stop.
 const LAST_TASKS: Duration = Duration::from_secs(2);

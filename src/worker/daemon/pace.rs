@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// The share of the newest job in what is reported.
+/// Weight of the newest job in the reported mean.
 const NEWEST: f64 = 0.2;
 /// Below it a job is too short for a speed.
 pub const LEAST_TIME: Duration = Duration::from_millis(100);
 
-/// One finished job's times.
+/// Times of a finished job.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     pub read: u32,

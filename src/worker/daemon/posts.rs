@@ -1,4 +1,4 @@
-//! The configured coordinators, checked: whom to dial, as whom.
+//! The configured coordinators, checked: URLs and identities.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::link::inquiry::Inquiry;
 use crate::link::{Dial, Fingerprint, Permissions, base, endpoint, native_tls, pinned_tls};
 use muster_config::{Config, CoordinatorConfig, CoordinatorKind};
 
-/// One post for each coordinator, in the order of the file.
+/// A post for each coordinator, in the order of the file.
 pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
     let name = config.worker.name();
     let one = |coordinator| post(coordinator, &name);
@@ -58,7 +58,7 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
     })
 }
 
-/// One look at a coordinator, as the worker of this name would meet it.
+/// Settings for checking a coordinator with this worker's name.
 pub fn inquiry(coordinator: &CoordinatorConfig, worker: &str) -> Result<Inquiry, DaemonError> {
     Ok(Inquiry {
         url: coordinator.url.clone(),

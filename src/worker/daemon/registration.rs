@@ -18,13 +18,13 @@ use muster_protocol::link::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
     can: Vec<Ability>,
-    /// The text models whose templates have a form for calls of tools.
+    /// Text models whose templates support tool calls.
     with_tools: BTreeSet<String>,
     /// A safety checker looks at images.
     can_judge: bool,
 }
 
-/// Coordinators of version 0.1 know tools as an ability of a worker: of one whose models all have a form for calls.
+/// Coordinators of version 0.1 have tools as a capability of the worker: set if all its models support calls.
 pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let calls = |info: &&Arc<ModelInfo>| fleet.calls_tools(&info.name);
     let with_tools = served.writing().filter(calls);
@@ -76,7 +76,7 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
 
 pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registration {
     let texts = served.models.iter().map(|info| info.name.clone());
-    // Coordinators of version 0.1 know images as a modality of a worker: of one whose models all see.
+    // Coordinators of version 0.1 have images as a modality of the worker: set if all its models support vision.
     let writing = served.writing().map(|info| info.reads_images);
     let upstreams = served.upstreams_writing().map(|model| model.reads_images);
     let mut writing = writing.chain(upstreams).peekable();
@@ -118,7 +118,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         details: ModelDetails::default(),
     };
     let texts = served.models.iter().map(capacity);
-    // With their capacity alone: to a coordinator that knows no forms a further name would be one of a text model.
+    // Only in the capacity: a coordinator without forms would take a further name for a text model.
     let forms = served.forms(claims.can_judge).into_iter();
     let forms = forms.map(|(form, max)| ModelCapacity {
         name: form.to_owned(),

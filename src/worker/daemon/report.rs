@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct WorkerReport {
     pub name: String,
     pub version: String,
-    /// Where models run, and why not on something better.
+    /// The devices of models, and reasons against better ones.
     pub placement: String,
-    /// What it does before it takes jobs.
+    /// The current step before the worker takes jobs.
     pub starting: Option<String>,
     /// Why its owner has the machine back; absent while it takes jobs.
     #[serde(default)]
@@ -68,7 +68,7 @@ pub struct RunningJobReport {
     pub steps: Option<(u32, u32)>,
 }
 
-/// A GPU now. A value that it does not tell is absent.
+/// The current state of a GPU. Unavailable values are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuReport {
     pub name: String,
@@ -80,26 +80,26 @@ pub struct GpuReport {
     pub celsius: Option<u32>,
 }
 
-/// The power of GPUs and processors, as far as this machine tells it.
+/// The power of GPUs and processors, as far as this machine reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EnergyReport {
-    /// Of all GPUs that tell it.
+    /// Sum of all GPUs that report it.
     pub gpu_watts: Option<f64>,
     pub processor_watts: Option<f64>,
     /// Why the power of the processors is unknown.
     pub processor_note: Option<String>,
-    /// Since midnight, while a worker ran here; absent where nothing tells its power.
+    /// Since midnight, while a worker ran here; absent if no device reports its power.
     pub today_watt_hours: Option<f64>,
     /// The share of time in which models compute, while `owner.most_watts` has them rest.
     #[serde(default)]
     pub computing: Option<f64>,
     /// `owner.energy_price`, for a kilowatt-hour.
     pub price: Option<f64>,
-    /// Of today's energy, in the currency of the price.
+    /// Cost of today's energy, in the currency of the price.
     pub today_cost: Option<f64>,
 }
 
-/// A reason why no jobs come, and what to do about it.
+/// A reason why no jobs arrive, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoJobsReport {
     /// For programs: `paused`, `not_connected`, `wrong_key`, `no_demand` and others.
@@ -110,7 +110,7 @@ pub struct NoJobsReport {
     pub model: Option<String>,
 }
 
-/// What a worker did within a minute.
+/// A sample of one minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistorySample {
     /// Seconds since the epoch at its end.
@@ -121,14 +121,14 @@ pub struct HistorySample {
     pub coordinators: BTreeMap<String, TallyReport>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuSample>,
-    /// Of GPUs and processors, as far as they tell it.
+    /// Of GPUs and processors, as far as they report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watt_hours: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_paused: bool,
 }
 
-/// A GPU within a minute: means of what it tells.
+/// Means of a GPU's values within a minute, as far as it reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     pub load: Option<f64>,
@@ -161,7 +161,7 @@ pub struct ModelReport {
     /// Seconds since the epoch at which an unused model leaves memory.
     pub unloads_at: Option<i64>,
     pub download: Option<DownloadReport>,
-    /// Of one job lately; jobs below 0.1 s are too short to tell.
+    /// Of a recent single job; jobs below 0.1 s are ignored.
     #[serde(default)]
     pub tokens_per_second: Option<f64>,
     #[serde(default)]
@@ -190,7 +190,7 @@ pub struct UpstreamReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DownloadReport {
     pub received_bytes: u64,
-    /// 0 until the hub has told.
+    /// 0 until the hub has reported it.
     pub total_bytes: u64,
     /// Why the last attempt failed; the next one follows by itself.
     pub failure: Option<String>,
@@ -211,7 +211,7 @@ pub struct CoordinatorReport {
     /// Jobs that wait for the connection to come back, or for the coordinator's confirmation.
     #[serde(default)]
     pub held_jobs: usize,
-    /// Kudos that the coordinator holds back until it trusts the account, where it tells.
+    /// Kudos that the coordinator holds back until it trusts the account, if it reports them.
     #[serde(default)]
     pub held_kudos: Option<f64>,
     /// Seconds since the epoch.

@@ -17,10 +17,10 @@ use muster_protocol::job::Kind;
 
 /// The largest image that a polled coordinator may ask for.
 const MOST_PIXELS: u64 = 1024 * 1024;
-/// The largest image that it may ask to be looked at.
+/// The largest image that an interrogation form may have.
 const MOST_LOOKED_AT: u64 = 4096 * 4096;
 
-/// What a worker offers.
+/// The models and capabilities of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct Served {
     /// Models of text threads.
@@ -33,11 +33,11 @@ pub struct Served {
     pub copies: BTreeMap<String, usize>,
     /// Models that other programs serve.
     pub upstreams: Vec<Arc<UpstreamModel>>,
-    /// What a model is called where workers poll, by its name here; its name here where nothing is said.
+    /// AI Horde names by model name; a model without an entry keeps its name.
     pub other_names: BTreeMap<String, Vec<String>>,
 }
 
-/// What the owner lets a coordinator ask for that is polled.
+/// Restrictions for a polled coordinator.
 #[derive(Debug, Clone)]
 pub struct PolledTerms {
     /// Jobs at once.
@@ -45,7 +45,7 @@ pub struct PolledTerms {
     pub offer: OfferTerms,
 }
 
-/// What the owner offers to a coordinator.
+/// The models and permissions for a coordinator.
 #[derive(Debug, Clone, Default)]
 pub struct OfferTerms {
     /// The models; none: all.
@@ -130,7 +130,7 @@ impl Served {
         self.copies.get(model).copied().unwrap_or(1)
     }
 
-    /// Jobs of all models at once: those of texts share the slots of their devices.
+    /// Concurrent jobs of all models: those of texts share the slots of their devices.
     pub fn capacity(&self) -> u32 {
         let texts = self.models.iter().map(|info| self.slots_of(&info.name));
         let texts = texts.max().unwrap_or(self.slots);
@@ -184,8 +184,8 @@ impl Served {
         self.media.iter().any(|model| model.kind == Kind::Image)
     }
 
-    /// For each kind of calls that there are models for.
-    /// Images are among them only where they can be judged: the coordinator may want any of them to be.
+    /// An entry for each kind of pop that has models. Images are included only if a safety checker exists, because any
+    /// job may request the check.
     pub fn to_those_polled(&self, terms: &PolledTerms, fleet: &Fleet) -> Vec<legacy::Served> {
         let offered = self.offered_to(&terms.offer);
         offered.to_all_polled(terms.jobs, terms.offer.permissions, fleet)

@@ -1,12 +1,12 @@
-//! The signals a process that stays is told things by. SIGTERM, SIGINT and SIGQUIT end it; SIGHUP has it read its
-//! configuration again, or ends it where its terminal was closed. SIGUSR1 pauses a worker, SIGUSR2 resumes it.
+//! Signals to a running process. SIGTERM, SIGINT and SIGQUIT end it; SIGHUP reloads its configuration, or ends it if
+//! its terminal was closed. SIGUSR1 pauses a worker, SIGUSR2 resumes it.
 
 use std::fs::{self, File};
 use std::io;
 
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Listens from the moment it is made; each signal is heard once.
+/// Listens from its creation; each signal is delivered once.
 pub struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
@@ -14,7 +14,7 @@ pub struct Signals {
     hangup: unix::Signal,
     first: unix::Signal,
     second: unix::Signal,
-    /// Started from a terminal, and not by `nohup`: a hangup may mean that the terminal is gone.
+    /// Started from a terminal, and not by `nohup`: a hangup may mean that the terminal was closed.
     ends_with_terminal: bool,
 }
 
@@ -28,7 +28,7 @@ pub enum Signal {
 
 impl Signals {
     pub fn listen() -> io::Result<Self> {
-        // Asked first: listening is a handler of our own.
+        // Checked first, because listening installs our own handler.
         let is_kept = is_hangup_ignored();
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -65,7 +65,7 @@ fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// As `nohup` leaves it to what it starts.
+/// `nohup` ignores SIGHUP in its child.
 fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

@@ -1,5 +1,5 @@
-//! The state of a running worker, for `worker status`: its device, models, downloads, coordinators and jobs. Read at any time,
-//! also while a model loads.
+//! The state of a running worker, for `worker status`: its device, models, downloads, coordinators and jobs. Readable
+//! at any time, even while a model loads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use muster_protocol::job::{Kind, Kudos, MemoryStay};
 #[derive(Clone)]
 pub struct WorkerState(Arc<Mutex<Sources>>);
 
-/// The parts of the worker that know its state. None of a worker that is starting.
+/// The parts of the worker that have its state. Empty in a worker that is starting.
 struct Sources {
     name: String,
     began: Instant,
-    /// What it does before it serves.
+    /// The current step before it serves.
     starting: Option<String>,
     availability: Availability,
     pause: OwnerPause,
@@ -58,7 +58,7 @@ struct Sources {
     paces: Arc<Paces>,
     lines: Vec<(String, Link)>,
     upstreams: Option<UpstreamWatch>,
-    /// What earlier workers of this process did.
+    /// Totals of earlier workers in this process.
     earlier: (Totals, Activity),
     history: History,
     inquiries: Inquiries,
@@ -130,7 +130,7 @@ impl WorkerState {
         (sources.energy_price, sources.kudos_worth)
     }
 
-    /// None before the worker has its devices.
+    /// `None` before the worker has its devices.
     pub fn devices(&self) -> Option<Devices> {
         self.lock().devices.clone()
     }
@@ -140,7 +140,7 @@ impl WorkerState {
         self.lock().duty = Some(duty.clone());
     }
 
-    /// The minutes of the last week, which are kept beside the state.
+    /// The samples of the last week.
     pub fn history(&self) -> History {
         self.lock().history.clone()
     }
@@ -201,7 +201,7 @@ impl WorkerState {
         self.lock().availability == Availability::Paused
     }
 
-    /// Whether the coordinator of this name is connected. None where there is no line to it.
+    /// Whether the coordinator of this name is connected. `None` without a line to it.
     pub fn is_connected(&self, label: &str) -> Option<bool> {
         let sources = self.lock();
         let mut lines = sources.lines.iter().filter(|(name, _)| name == label);

@@ -1,4 +1,4 @@
-//! What the owner reads in the log: once a minute what was done, and where nothing was, why.
+//! A summary for the owner's log: once a minute the jobs done, or the reason for none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,12 +31,12 @@ struct Counts {
     handed_back: AtomicU64,
     cancelled: AtomicU64,
     tokens: AtomicU64,
-    /// Of jobs that were measured, without the first token of each.
+    /// Of measured jobs, without the first token of each.
     timed_tokens: AtomicU64,
     timed_micros: AtomicU64,
 }
 
-/// What a worker has done so far.
+/// A worker's totals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
     pub running: u64,
@@ -99,7 +99,7 @@ impl Counters {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// With the kudos that coordinators have told.
+    /// Adds the kudos that coordinators have reported.
     pub fn activity(&self, kudos: Kudos) -> Activity {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Activity {
@@ -117,7 +117,7 @@ impl Counters {
 }
 
 impl Activity {
-    /// Adds what an earlier worker did; its kudos are counted elsewhere.
+    /// Adds the totals of an earlier worker; its kudos are counted elsewhere.
     pub fn add(&mut self, earlier: &Self) {
         self.done += earlier.done;
         self.failed += earlier.failed;
@@ -143,7 +143,7 @@ enum Idle {
     Away(Vec<String>),
     /// All that are connected have the worker in maintenance.
     Maintenance(Vec<String>),
-    /// Connected, and nothing was offered.
+    /// Connected, without any offers.
     NotOffered(Vec<String>),
 }
 
@@ -177,7 +177,7 @@ struct Summary {
 }
 
 impl Summary {
-    /// What to say after a minute, if anything.
+    /// The line to log after a minute, if any.
     fn minute(&mut self, now: Activity, idle: Idle) -> Option<String> {
         let before = std::mem::replace(&mut self.before, now);
         if now.running > 0 || now != before {
@@ -227,7 +227,7 @@ fn work(before: &Activity, now: &Activity) -> String {
     format!("jobs in the last minute: {}", parts.join(", "))
 }
 
-/// Says every minute what there is to say, until the tasks stop.
+/// Logs the summary every minute until the tasks stop.
 pub async fn keep(
     counters: Counters,
     links: Vec<(String, Link)>,
@@ -254,7 +254,7 @@ pub async fn keep(
     }
 }
 
-/// Of all lines together.
+/// Sum of all lines.
 pub fn earned<'a>(links: impl Iterator<Item = &'a Link>) -> Kudos {
     Kudos(links.map(|link| link.feedback().earned().0).sum())
 }

@@ -25,7 +25,7 @@ pub struct Throttle(Arc<Gates>);
 
 #[derive(Default)]
 struct Gates {
-    /// Held while a job is handed to a thread, which takes none while it rests.
+    /// Locked while a job is passed to a thread, and by the throttle while the thread rests.
     admission: Arc<RwLock<()>>,
     /// Whether the owner has the threads paused.
     is_paused: Mutex<bool>,
@@ -43,7 +43,7 @@ impl Throttle {
     }
 }
 
-/// A device that rests. Dropped, it computes again.
+/// A resting device, which computes again when this is dropped.
 struct Rest {
     engines: Option<Engines>,
     admission: Option<OwnedRwLockWriteGuard<()>>,

@@ -12,7 +12,7 @@ pub async fn watch_upstreams(config: &Config, tasks: &Tasks) -> UpstreamWatch {
     UpstreamWatch::start(wishes, native_tls, tasks).await
 }
 
-/// The programs of the configuration, looked at once.
+/// Checks the configured programs once.
 pub async fn upstream_states(config: &Config) -> Vec<UpstreamState> {
     let tasks = Tasks::default();
     let states = watch_upstreams(config, &tasks).await.states();

@@ -23,7 +23,7 @@ pub fn use_model(hub: &Hub, wanted: &str, located: &Located) {
     note(hub, &located.sources);
 }
 
-/// Notes the models whose jobs have ended since the last look, until the tasks stop.
+/// Records the models whose jobs have ended since the last check, until the tasks stop.
 pub fn keep_uses(hub: &Hub, state: &WorkerState, tasks: &Tasks) {
     let (hub, state) = (Hub::new(hub.settings().clone()), state.clone());
     let stopping = tasks.stopping();

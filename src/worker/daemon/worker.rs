@@ -27,18 +27,18 @@ use muster_protocol::link::Registration;
 
 /// Years of coordinators know agents as name, version and address.
 const AGENT: &str = concat!("Muster:", env!("CARGO_PKG_VERSION"), ":worker");
-/// What the farewells of the lines may take beyond the time that jobs have.
+/// Time for the lines to close, in addition to the grace period.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A coordinator to work for, and who we are there.
+/// A coordinator, and the worker's identity there.
 #[derive(Clone)]
 pub struct Post {
-    /// What it is called in the log.
+    /// The coordinator's name in the log.
     pub label: String,
     pub way: Way,
     pub key: String,
     pub name: String,
-    /// Hosts of its links beside its own.
+    /// Hosts of links besides its own.
     pub media_hosts: Vec<String>,
     pub terms: OfferTerms,
 }
@@ -51,13 +51,13 @@ pub enum Way {
         /// Sockets towards a coordinator that gives each one job at a time.
         sockets: usize,
     },
-    /// By calls: the worker asks, and brings what it has made.
+    /// By the AI Horde API: the worker pops jobs and submits results.
     Calls {
         base: Url,
         tls: Arc<ClientConfig>,
         /// Jobs at once.
         jobs: usize,
-        /// What the software calls itself there, if not by its own name.
+        /// The software name sent to the coordinator, if it differs from ours.
         agent: Option<String>,
     },
 }
@@ -221,7 +221,7 @@ impl Worker {
         if !self.lines.iter().all(has_lines) {
             return Ok(false);
         }
-        // Jobs of a new model come as soon as a line has told of it: the engine that has the model stands ready before.
+        // Before the lines report a new model, since its jobs may arrive at once.
         self.stock.send_replace(stock);
         if *self.availability.borrow() == Availability::Paused {
             fleet.pause().await?;
@@ -265,7 +265,7 @@ impl Worker {
         self.lines.iter().map(|line| &line.link)
     }
 
-    /// Waits until a coordinator has heard of the models that are offered now.
+    /// Waits until a coordinator has the current list of models.
     pub async fn until_up_to_date(&self) {
         let waits = self.links().cloned().map(|mut link| {
             Box::pin(async move {
@@ -278,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// Waits until every coordinator that is connected has heard of them.
+    /// Waits until every connected coordinator has it.
     pub async fn until_all_up_to_date(&self) {
         for mut link in self.links().cloned() {
             if matches!(link.standing(), Standing::Connected(_)) {
@@ -310,8 +310,8 @@ impl Worker {
         false
     }
 
-    /// Waits until every one of its coordinators has refused it for good and what they had given it is brought, and
-    /// says who refuses it with which words. Goes on waiting where one may still take it in, or where there is none.
+    /// Waits until all coordinators have refused the worker for good and its running jobs are submitted, and returns
+    /// the refusals. Never returns while one may still accept it, or without coordinators.
     pub async fn refused(&self) -> Vec<String> {
         if self.lines.is_empty() {
             return pending().await;
@@ -343,7 +343,7 @@ impl Worker {
         &self.counters
     }
 
-    /// What it has done since its start.
+    /// Totals since its start.
     pub fn activity(&self) -> Activity {
         self.counters.activity(summary::earned(self.links()))
     }
@@ -360,14 +360,14 @@ impl Worker {
         self.links().map(Link::standing).collect()
     }
 
-    /// The owner wants the machine: what runs is handed back at once, nobody is struck, and the device is quiet when
-    /// this returns.
+    /// Pauses for the owner: running jobs are handed back at once without a strike, and the device is idle when this
+    /// returns.
     pub async fn pause(&self, until: Option<SystemTime>) -> Result<(), Failure> {
         self.tell(Availability::Paused, until);
         self.fleet().pause().await
     }
 
-    /// Takes no new jobs, and finishes those that run.
+    /// Accepts no new jobs, and finishes running ones.
     pub fn close(&self, until: Option<SystemTime>) {
         self.tell(Availability::Closing, until);
     }
@@ -395,8 +395,8 @@ impl Worker {
         self.activity().running == 0
     }
 
-    /// Takes no more jobs, finishes those that run within the grace period, and leaves its coordinators. What does
-    /// not finish is handed back. Whether everything was done in time.
+    /// Accepts no more jobs, finishes running ones within the grace period, and leaves its coordinators. Unfinished
+    /// jobs are handed back. Returns whether all jobs finished in time.
     pub async fn drain(self, grace: Duration) -> bool {
         self.condition
             .send_modify(|condition| condition.leave_within = Some(grace));

@@ -148,7 +148,7 @@ impl Crew {
         if !changed.choices.loaded.iter().any(|name| name == wanted) {
             changed.choices.loaded.push(wanted.to_owned());
         }
-        // Where no coordinator can be reached the model is loaded as well.
+        // The model is loaded even if no coordinator is reachable.
         let _ = timeout(RETURN_TIME, changed.worker.until_up_to_date()).await;
         let mut text = format!("loaded {name}; served until this worker ends");
         if !unloaded.is_empty() {

@@ -1,8 +1,8 @@
-//! The models of the daemon and the worker that serves them; both change when the configuration does.
+//! The models of the daemon and the worker that serves them; both follow changes of the configuration.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `commands` | the owner's commands, carried out |
+//! | `commands` | the owner's commands |
 //! | `pause` | the owner's pause |
 
 mod commands;
@@ -29,7 +29,7 @@ use crate::upstream::UpstreamWatch;
 use muster_config::{Config, show_duration};
 use muster_process::tasks::Tasks;
 
-/// For a coordinator to hear of a new model before the owner's command ends.
+/// Time for a coordinator to learn of a new model before the owner's command ends.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// The devices, their models under the names of the configuration, and the worker.
@@ -44,7 +44,7 @@ pub struct Crew {
     availability: Availability,
     /// Models that left memory for a pause.
     put_away: Vec<String>,
-    /// Kept while they come back to memory.
+    /// Held while the models are loaded again.
     coming_back: Option<DropGuard>,
     pub worker: Worker,
     posts: Vec<Post>,
@@ -57,17 +57,17 @@ pub struct Crew {
 /// The effect of the owner's commands so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnerChoices {
-    /// Models that the owner loaded beside the configuration, as the commands name them.
+    /// Models that the owner loaded in addition to the configuration, with the names in the commands.
     pub loaded: Vec<String>,
     /// Names of models that the owner unloaded, also where a job has loaded them again.
     pub unloaded: Vec<String>,
     pub pause: OwnerPause,
 }
 
-/// What the owner has said: commands, rules, other programs.
+/// The owner's instructions: commands, rules, upstream programs.
 type OwnerSources = (OwnerChoices, RuleOutcome, UpstreamWatch);
 
-/// Models whose files are here and that are not loaded yet.
+/// Models on disk that are not loaded yet.
 pub type Recruits = Vec<(String, Located)>;
 
 impl Crew {
@@ -151,8 +151,8 @@ impl Crew {
         crew
     }
 
-    /// The models on disk that the configuration names now. The downloads are those of the others from here on; a model
-    /// that cannot be fetched is left out.
+    /// The models on disk that the configuration lists now. Downloads continue with the other ones; a model that cannot
+    /// be downloaded is left out.
     pub async fn recruits(
         &self,
         config: &Config,
@@ -183,7 +183,7 @@ impl Crew {
         recruits
     }
 
-    /// Lets the files of other models than those that are wanted leave the disk.
+    /// Allows the disk budget to remove the files of models that are not wanted.
     fn keep_files(&self, config: &Config, hub: &Hub) {
         let (serve, loaded) = (&config.models.serve.0, &self.choices.loaded);
         let wanted: Vec<&str> = serve.iter().chain(loaded).map(String::as_str).collect();
@@ -212,8 +212,8 @@ impl Crew {
         config.models.serve.0.contains(name) || self.choices.loaded.contains(name)
     }
 
-    /// Loads models that the configuration has now and unloads those that it has no more, while jobs go on. Running jobs of
-    /// a model that leaves have the grace period to finish.
+    /// Loads new models of the configuration and unloads removed ones, while jobs continue. Running jobs of a removed
+    /// model have the grace period to finish.
     pub async fn change(
         mut self,
         recruits: Recruits,
@@ -271,7 +271,7 @@ impl Crew {
                 return false;
             }
         }
-        // A job that a coordinator gives before it has heard is refused and goes to another worker.
+        // A job that a coordinator sends before its update is refused and goes to another worker.
         let _ = timeout(RETURN_TIME, self.worker.until_all_up_to_date()).await;
         let idle = async {
             for (_, model) in leaving {
@@ -281,7 +281,7 @@ impl Crew {
         timeout(grace, idle).await.is_ok()
     }
 
-    /// Serves models beside the others. Jobs go on, unless the worker needs a new start for these.
+    /// Serves further models. Jobs continue, unless the worker has to restart for these models.
     async fn add(
         mut self,
         models: Vec<(String, DeviceModel)>,
@@ -346,7 +346,7 @@ impl Crew {
         self.devices.count()
     }
 
-    /// Goes on without a device whose engine has ended. The others take the models that fit.
+    /// Continues without a device whose engine has ended. The other devices load the models that fit.
     pub async fn lose(mut self, at: usize, context: (&Config, &Catalog), grace: Duration) -> Self {
         let gone = self.devices.lose(at).await;
         self.models
@@ -360,7 +360,7 @@ impl Crew {
         self.upstreams.clone().changed().await;
     }
 
-    /// Offers what other programs serve now.
+    /// Offers the current models of upstream programs.
     pub async fn follow_upstreams(mut self, context: (&Config, &Catalog), grace: Duration) -> Self {
         self.upstreams.mark_seen();
         self.offer(context, grace).await
@@ -374,7 +374,7 @@ impl Crew {
         &self.choices
     }
 
-    /// The models of the configuration, without those that could not be loaded.
+    /// The models of the configuration, except for those that failed to load.
     pub fn loaded_of<'c>(&self, config: &'c Config) -> Vec<&'c str> {
         let is_loaded = |name: &&'c String| self.models.iter().any(|(loaded, _)| loaded == *name);
         let wanted = config.models.serve.0.iter().filter(is_loaded);
@@ -386,7 +386,7 @@ impl Crew {
     }
 }
 
-/// Adds the new adapters in the folder of the models that are offered; gives those with errors.
+/// Adds new adapters in the folder for offered models; returns those with errors.
 async fn add_adapters(
     devices: &Devices,
     models: &mut Vec<(String, DeviceModel)>,
@@ -467,7 +467,7 @@ fn served(
     Served::new(models, max_running, copies, other_names)
 }
 
-/// What those who poll call the models that are in the catalog.
+/// The AI Horde names of models in the catalog.
 fn other_names(models: &[DeviceModel], catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
     let names = |model: &DeviceModel| {
         let entry = catalog.find(model.name()).ok()?;

@@ -36,7 +36,7 @@ impl Crew {
         self.state.follows(owner);
     }
 
-    /// Waits until there is something to do for the owner's pause.
+    /// Waits until the owner's pause requires an action.
     pub async fn owner_due(&self) {
         let ends = async {
             match self.choices.pause.remaining(SystemTime::now()) {
@@ -146,7 +146,7 @@ impl Crew {
         Ok(())
     }
 
-    /// As the reply to a command.
+    /// Formatted as the reply to a command.
     pub(super) fn standing(&self) -> CommandOutcome {
         let reasons = self.choices.pause.reasons(SystemTime::now()).join("; ");
         let (state, text) = match self.availability {

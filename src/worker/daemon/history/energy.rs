@@ -12,7 +12,7 @@ pub struct EnergyMeter {
     /// The readings before, for the counters of GPUs.
     last: Vec<GpuLoad>,
     sums: Vec<GpuSum>,
-    /// Of the last second.
+    /// In the last second.
     pub processor_watts: Option<f64>,
 }
 
@@ -79,7 +79,7 @@ impl Mean {
         }
     }
 
-    /// In thousandths, which is more than the readings hold.
+    /// In thousandths, more than the precision of the readings.
     fn value(&self) -> Option<f64> {
         let mean = self.sum / f64::from(self.count.max(1));
         (self.count > 0).then(|| (mean * 1000.0).round() / 1000.0)

@@ -11,7 +11,7 @@ use crate::daemon::report::HistorySample;
 const FILE: &str = "worker-history.jsonl";
 /// The part of a file that is read; the samples of a week take a few MiB.
 const MOST_BYTES: u64 = 32 << 20;
-/// Lines that are appended before those older than a week leave the file: a day.
+/// Lines appended before lines older than a week are deleted: a day's.
 const MOST_APPENDED: usize = 24 * 60;
 /// A clock that is set back leaves samples of the future.
 const FUTURE_SECONDS: i64 = 3600;
@@ -23,7 +23,7 @@ pub struct HistoryFile {
 }
 
 impl HistoryFile {
-    /// With the samples of the last week in their order. Lines that cannot be read are left out.
+    /// Returns the samples of the last week in order. Unreadable lines are skipped.
     pub fn open(data_dir: &Path, now: i64) -> (Self, Vec<HistorySample>) {
         let path = data_dir.join(FILE);
         let text = tail(&path).unwrap_or_default();

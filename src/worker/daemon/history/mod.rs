@@ -1,8 +1,8 @@
-//! The worker's minutes of the last week: jobs, kudos, GPUs and energy. A restart keeps them.
+//! Samples of each minute of the last week: jobs, kudos, GPUs and energy. Restarts keep the samples.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `totals` | counts of jobs by models and coordinators |
+//! | `totals` | counts of jobs by model and coordinator |
 //! | `energy` | energy and readings of GPUs within a minute |
 //! | `file` | the samples in the data folder |
 
@@ -52,7 +52,7 @@ struct Minutes {
 }
 
 impl History {
-    /// What came since midnight, local time; the minute that is not over counted in.
+    /// Totals since midnight, local time, including the current minute.
     pub fn today(&self, now: &Totals) -> (Totals, Option<f64>) {
         let minutes = self.lock();
         let mut totals = now.since(&minutes.counted);

@@ -24,7 +24,7 @@ impl Totals {
         totals
     }
 
-    /// A reward whose job is forgotten has no model.
+    /// `model` is empty for a reward of an unknown job.
     pub fn add(&mut self, coordinator: &str, model: &str, tally: &Tally) {
         let by_coordinator = self.coordinators.entry(coordinator.to_owned());
         by_coordinator.or_default().add(tally);
@@ -39,7 +39,7 @@ impl Totals {
         add(&mut self.coordinators, &other.coordinators);
     }
 
-    /// What came since an earlier count.
+    /// The difference to an earlier count.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             models: since(&self.models, &earlier.models),
@@ -101,14 +101,14 @@ impl From<&TallyReport> for Tally {
     }
 }
 
-/// As it is shown and stored.
+/// Converts tallies to the reported and stored format.
 pub fn reports(tallies: &BTreeMap<String, Tally>) -> BTreeMap<String, TallyReport> {
     let all = tallies.iter();
     all.map(|(name, tally)| (name.clone(), tally.into()))
         .collect()
 }
 
-/// As it was stored.
+/// Converts from the stored format.
 pub fn tallies(reports: &BTreeMap<String, TallyReport>) -> BTreeMap<String, Tally> {
     let all = reports.iter();
     all.map(|(name, report)| (name.clone(), report.into()))

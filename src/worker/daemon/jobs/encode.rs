@@ -1,7 +1,7 @@
-//! A job that reads and does not write: tokens of texts, texts of tokens, vectors, scores.
+//! Jobs without text generation: tokenization, detokenization, embeddings, scores.
 //!
-//! Prompts go through the same template and tokenizer as those of texts that are written, so a count of tokens is the
-//! `prompt_tokens` of the same prompt. Tokens alone take no sequence of the engine.
+//! Prompts use the same template and tokenizer as text generation, so that a token count equals the `prompt_tokens` of
+//! the same prompt. Tokenization needs no sequence of the engine.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ pub async fn run(model: String, request: Body, runtime: &Runtime) -> Result<(Sai
     Ok(ending(result, count))
 }
 
-/// A result of so many tokens that were read, and the last word.
+/// A result of this many prompt tokens, and the final report.
 pub fn ending(result: ResultPart, count: usize) -> (Said, Said) {
     let usage = Usage {
         prompt_tokens: small(count),
@@ -294,7 +294,7 @@ async fn rerank(
     let logits = logits.map_err(blame::said)?;
     let scores = logits.into_iter().map(|row| {
         let logit = row.first().copied().unwrap_or(f32::NEG_INFINITY);
-        // As the references of rerankers do, so that scores of different models compare.
+        // The sigmoid of the rerankers' references, so that scores of different models are comparable.
         1.0 / (1.0 + (-logit).exp())
     });
     Ok((ResultPart::Scores(scores.collect()), count))

@@ -29,13 +29,13 @@ const MOST_TOKENS: u32 = 96;
 /// Words about a caption that may wait to be taken in.
 const WAITING_WORDS: usize = 64;
 
-/// An answer, and what the model read and wrote for it.
+/// An answer, and the model's token usage.
 struct FormAnswer {
     value: Value,
     usage: Usage,
 }
 
-/// Answers the form. Whatever happens, the reply gets exactly one last word.
+/// Answers the form. The reply always gets exactly one final report.
 pub async fn answer(offer: Offer, request: FormRequest, shop: Shop) {
     let Offer {
         line,
@@ -90,7 +90,7 @@ pub async fn answer(offer: Offer, request: FormRequest, shop: Shop) {
     reply.say(last).await;
 }
 
-/// Asks the model as a chat would; what it writes comes back here instead of going to the coordinator.
+/// Asks the model like a chat; the text is collected here instead of sent to the coordinator.
 async fn caption(
     image: &[u8],
     inner: impl FnOnce(Reply) -> Offer,

@@ -1,4 +1,4 @@
-//! What a job asks of the form of its text, as the engine's grammar.
+//! Converts a job's output constraints to the engine's grammar.
 
 use muster_engine::runtime::grammar::{Answer, Calls, Function, Grammar, Thought};
 use muster_engine::runtime::text::{Markup, ToolMarkup};
@@ -7,7 +7,7 @@ use muster_protocol::job::{
 };
 use serde_json::Value;
 
-/// `None` for a job whose text is free. Takes the schemas out of the job.
+/// `None` for unconstrained text. Takes the schemas out of the job.
 pub fn of(
     asked: &mut TextRequest,
     markup: Markup,
@@ -45,7 +45,7 @@ pub fn of(
         return Err(Failure::new(FailureKind::UnsupportedValue, message));
     }
     let calls = markup.tools.filter(|_| !functions.is_empty() && !is_free);
-    // Where functions are declared, no other one is called, strict or not.
+    // Declared functions are the only callable ones, strict or not.
     if answer == Answer::Text && calls.is_none() {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Images in chats, from their links to what the model takes of them.
+//! Images in chats: from links to the model's input.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use muster_engine::runtime::{self, ChatImage, ImageDetail, ImageInput};
 use muster_media::image::{self, Bounds, Channels, ImageError, PHOTO, Pixels};
 use muster_protocol::job::{Failure, FailureKind};
 
-/// Of one image.
+/// Limit of an image.
 const MOST_BYTES: usize = 32 << 20;
 /// Larger ones are made smaller before the model's own resize. No processor goes beyond it.
 const MOST_PIXELS: u64 = 4096 * 4096;
-/// As much of a client's own word is repeated to it.
+/// A client's value is quoted up to this length.
 const SHOWN_CHARS: usize = 40;
 
 /// Reads the images of chats for a model.
@@ -35,8 +35,8 @@ struct EncodedImage {
     detail: ImageDetail,
 }
 
-/// Reads the images of a chat in their order, and leaves a part without a link in the place of each. No image is decoded
-/// before the headers of all of them say that the model's context has room for them.
+/// Reads the images of a chat in order, and replaces each by a part without a link. No image is decoded before the
+/// headers of all of them show that they fit into the model's context.
 pub fn take(
     messages: &mut [Value],
     reader: Option<&ImageReader>,
@@ -67,7 +67,7 @@ pub fn take(
     images.map(|(image, reader)| image.read(reader)).collect()
 }
 
-/// Refuses what the model does not read.
+/// Refuses unsupported parts.
 fn reader_of<'a>(
     place: &str,
     part: &Value,
@@ -103,7 +103,7 @@ impl EncodedImage {
         })
     }
 
-    /// By the header alone.
+    /// From the header only.
     fn tokens(&self, reader: &ImageReader) -> Result<usize, Failure> {
         let size = image::inspect(&self.bytes, PHOTO).map_err(|error| self.unusable(&error))?;
         let size = [size.width as usize, size.height as usize];
@@ -112,7 +112,7 @@ impl EncodedImage {
     }
 
     fn read(self, reader: &ImageReader) -> Result<ChatImage, Failure> {
-        // One at a time: pixels take many times the memory of their file.
+        // Decodes one image at a time: pixels take many times the memory of their file.
         static DECODING: Mutex<()> = Mutex::new(());
         let _alone = DECODING.lock();
         let pixels = decoded(&self.bytes).map_err(|error| self.unusable(&error))?;
@@ -137,7 +137,7 @@ impl EncodedImage {
     }
 }
 
-/// As the daemon says an engine's refusal.
+/// Formatted like the daemon's engine refusals.
 fn failed(failure: runtime::Failure) -> Failure {
     match blame::said(failure) {
         Said::Failed(failure) => failure,

@@ -1,8 +1,8 @@
-//! Which tokens a piece of the content was written with: clients are told the log probabilities of those, and not of
-//! marks, thoughts, calls and ends that are not in the content.
+//! Matches pieces of content to their tokens: clients get log probabilities of the content only, without marks,
+//! thoughts, calls and end tokens.
 //!
-//! The parser tells text from marks without knowing tokens. So the text of the tokens is kept as it came, and each piece
-//! that the parser lets through is looked up in it.
+//! The parser is independent of tokens. So the text of the tokens is kept, and each piece of the parser's output is
+//! searched in it.
 
 use std::collections::VecDeque;
 
@@ -20,9 +20,9 @@ pub struct Logprobs {
 
 struct Token {
     start: usize,
-    /// None while the rest of a character is awaited.
+    /// `None` while a character is incomplete.
     end: Option<usize>,
-    /// None for tokens whose client has been told already.
+    /// `None` for tokens whose log probability was already sent.
     logprob: Option<TokenLogprob>,
 }
 
@@ -60,7 +60,7 @@ impl Logprobs {
         }
     }
 
-    /// The tokens of the next piece, which stands in the text after those before it.
+    /// The tokens of the next piece, which follows the previous ones in the text.
     pub fn take(&mut self, piece: &str) -> Vec<TokenLogprob> {
         let Some(at) = self.find(piece).filter(|_| !piece.is_empty()) else {
             return Vec::new();

@@ -1,15 +1,15 @@
-//! One job of a coordinator, from its offer to its last word.
+//! A job of a coordinator, from its offer to its final report.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `request` | what was asked for, as the engine takes it |
+//! | `request` | the engine's request |
 //! | `images` | the images of chats |
-//! | `grammar` | the form of the text, as the engine takes it |
-//! | `encode` | jobs that read and do not write |
-//! | `forms` | captions and judgements of images |
-//! | `speech` | what the engine says, as coordinators hear it |
-//! | `logprobs` | which tokens a piece of text was written with |
-//! | `upstream` | jobs of models that other programs serve |
+//! | `grammar` | the engine's grammar |
+//! | `encode` | jobs without text generation |
+//! | `forms` | image interrogation |
+//! | `speech` | the engine's events as reports for coordinators |
+//! | `logprobs` | the tokens of a piece of text |
+//! | `upstream` | jobs of upstream models |
 
 mod encode;
 mod forms;
@@ -53,7 +53,7 @@ const PAUSED: Duration = Duration::from_millis(500);
 /// The same for one that can go on from tokens only: the next job may have them.
 const NOT_FROM_TEXT: Duration = Duration::from_millis(500);
 
-/// What every job needs of its worker.
+/// The worker's state that every job needs.
 #[derive(Clone)]
 pub struct Shop {
     pub fleet: Fleet,
@@ -84,7 +84,7 @@ pub async fn run(mut offer: Offer, shop: Shop) {
     }
 }
 
-/// Does the job of a model. Whatever happens, the reply gets exactly one last word.
+/// Executes a job. The reply always gets exactly one final report.
 async fn serve(offer: Offer, mut shop: Shop) {
     let Offer {
         line,
@@ -238,7 +238,7 @@ async fn unless_over<T>(
 async fn paused(availability: &mut watch::Receiver<Availability>) {
     let is_paused = |now: &Availability| *now == Availability::Paused;
     if availability.wait_for(is_paused).await.is_err() {
-        // Nobody is left who could pause it.
+        // The sender is gone, so no pause can come.
         std::future::pending::<()>().await;
     }
 }
@@ -298,20 +298,20 @@ async fn prepare(work: Work, line: LineId, engines: &Engines) -> Result<JobStart
     Ok(JobStart::Text(Box::new(generation), Box::new(asked)))
 }
 
-/// None for a model that does not see.
+/// `None` for a model without vision.
 fn image_reader(model: &str, runtime: &Runtime) -> Result<Option<ImageReader>, runtime::Failure> {
     let context = runtime.info(model)?.context;
     let input = runtime.image_input(model)?;
     Ok(input.map(|input| ImageReader { input, context }))
 }
 
-/// What was delivered of it came from a worker that told no tokens: somebody else may be able to go on.
+/// Whether the delivered part has no token ids, so that only another worker may be able to continue.
 fn has_text_without_tokens(work: &Work) -> bool {
     let prefill = work.prefill.as_ref();
     prefill.is_some_and(|prefill| prefill.tokens.is_empty() && !prefill.text.is_empty())
 }
 
-/// Passes on what is generated. Dropping the generation is cancellation.
+/// Passes on generated events. Dropping the generation cancels the job.
 async fn listen(
     mut generation: Generation,
     asked: Asked,

@@ -1,5 +1,5 @@
-//! What was asked for, as the engine takes it: the neutral request of our own coordinators, or the chat body of a
-//! public one.
+//! Converts a job to the engine's request: from our coordinators' neutral request, or from a public coordinator's chat
+//! body.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use muster_protocol::link::Payload;
 use muster_protocol::openai::Strictness;
 use muster_protocol::openai::chat::ChatRequest;
 
-/// A request that can be run, and how to read what comes of it.
+/// An executable request, and the parsing of its result.
 pub struct Asked {
     pub request: runtime::TextRequest,
     pub language: Arc<Language>,
-    /// Calls of these are told apart from text.
+    /// Tools whose calls are parsed from the text.
     pub offered: Arc<[OfferedTool]>,
     pub only_one_call: bool,
     /// The prompt ended inside a thought.
     pub is_thinking: bool,
-    /// The text its client has of what was generated before, as far as its coordinator says.
+    /// The text that the client already has, as reported by the coordinator.
     pub told: String,
     pub job: job::JobId,
 }
 
 impl Asked {
-    /// `images` is there for a model that sees.
+    /// `images` is set for a model with vision.
     pub fn read(
         work: Work,
         line: LineId,
@@ -87,7 +87,7 @@ impl Asked {
         })
     }
 
-    /// Where in a text its first token stands.
+    /// The position of the first token in its text.
     pub fn begins(&self) -> Begins {
         match self.request.prompt {
             Prompt::Chat(_) => Begins::Fresh,

@@ -1,10 +1,8 @@
-//! What the engine says, as coordinators hear it: content, reasoning and calls told apart, each with the tokens it was
-//! read from.
+//! Converts the engine's events to reports for coordinators: content, reasoning and calls, each with its tokens.
 //!
-//! Tokens go with the first words that came of them, and words that came together leave together. So whoever has
-//! the tokens has all the words, and another worker that reads the same tokens knows what was said. Only the words
-//! that were held back to the very end may have left after the last token: how many of them the client has, its
-//! coordinator says.
+//! Tokens are sent with the first text that they produced, and pieces of one step are sent together. So a peer with the
+//! tokens has all the text, and another worker that reads the same tokens can restore it. Only text held back to the
+//! end may be sent after the last token: the coordinator reports how much of it the client has.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +28,7 @@ pub struct Speech<'a> {
     parser: OutputParser,
     /// Tokens that no word has come of yet.
     ids: Vec<u32>,
-    /// Where log probabilities are wanted.
+    /// If log probabilities are requested.
     logprobs: Option<Logprobs>,
     usage: Usage,
     first: Option<Instant>,
@@ -40,7 +38,7 @@ pub struct Speech<'a> {
 }
 
 impl<'a> Speech<'a> {
-    /// Where the attempt before this one left off.
+    /// Continues after the previous attempt.
     pub fn new(asked: &'a Asked) -> Self {
         let offered = Arc::clone(&asked.offered);
         let mut speech = Self {
@@ -115,7 +113,7 @@ impl<'a> Speech<'a> {
             .collect()
     }
 
-    /// What there is to pass on, and the end if this was all that was wanted.
+    /// The report to send, and the final one if the text is complete.
     pub fn text(&mut self, text: &str, tokens: Vec<TokenInfo>) -> (Option<Said>, Option<Said>) {
         self.first.get_or_insert_with(Instant::now);
         self.count(&tokens);
@@ -195,7 +193,7 @@ impl<'a> Speech<'a> {
         }
     }
 
-    /// A model that may call once is held to it: what follows its first call is not said.
+    /// Without parallel calls, drops everything after the first call.
     fn cut_second_call(&self, pieces: &mut Vec<Piece>) -> bool {
         let is_second = |piece: &Piece| match piece {
             Piece::Call { index, .. } | Piece::Arguments { index, .. } => *index > 0,
@@ -228,7 +226,7 @@ impl<'a> Speech<'a> {
         pieces.retain(|piece| !matches!(piece, Piece::Content(text) | Piece::Reasoning(text) if text.is_empty()));
     }
 
-    /// Those of the content. What stands in thoughts and calls is passed over.
+    /// Log probabilities of the content. Thoughts and calls are skipped.
     fn take_logprobs(&mut self, pieces: &[Piece]) -> Vec<TokenLogprob> {
         let Some(logprobs) = &mut self.logprobs else {
             return Vec::new();
@@ -255,7 +253,7 @@ impl<'a> Speech<'a> {
 
     /// The same, for tokens that no words will come of too.
     fn output_with_tokens(&mut self, mut pieces: Vec<Piece>) -> Option<Said> {
-        // Before anything is cut off: all of it is in the tokens' text.
+        // Before anything is cut: the tokens' text includes all of it.
         let logprobs = self.take_logprobs(&pieces);
         self.skip_what_was_told(&mut pieces);
         let mut events: Vec<Event> = Vec::with_capacity(pieces.len());
@@ -390,7 +388,7 @@ mod tests {
         Arc::new(language)
     }
 
-    /// A job that goes on after these tokens, of which its client has this text.
+    /// A job that continues after these tokens, whose client has this text.
     fn asked(generated: &[u32], told: &str) -> Asked {
         Asked {
             request: TextRequest {

@@ -1,4 +1,4 @@
-//! Jobs of models that other programs serve: the program's words, as coordinators hear them.
+//! Jobs of upstream models: converts the program's reply to reports for coordinators.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use muster_protocol::job::{
 };
 use muster_protocol::link::{Payload, Prefill};
 
-/// Does the job. Whatever happens, the reply gets exactly one last word.
+/// Executes the job. The reply always gets exactly one final report.
 pub async fn serve(offer: Offer, model: Arc<UpstreamModel>, mut shop: Shop) {
     let Offer {
         work,
@@ -131,8 +131,8 @@ async fn write(
     Said::Done { finish, usage }
 }
 
-/// How long a text goes on while its owner has the machine back. No other worker goes on with a text of a program, whose
-/// memory is not the worker's to free.
+/// Time for a text to finish after the owner's pause. No other worker can continue a program's text, and the worker
+/// cannot free the program's memory.
 #[derive(Default)]
 struct PauseGrace {
     until: Option<tokio::time::Instant>,
@@ -163,7 +163,7 @@ impl PauseGrace {
     }
 }
 
-/// What no program is asked for.
+/// Refuses requests that no program supports.
 fn check(request: &TextRequest, model: &UpstreamModel) -> Result<(), Failure> {
     if model.reads_images {
         return Ok(());

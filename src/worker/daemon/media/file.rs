@@ -1,6 +1,6 @@
-//! A job for media: its request to the maker, steps and previews out, outputs encoded and uploaded.
+//! A media job: sends its request to the maker, reports steps and previews, and encodes and uploads its outputs.
 //!
-//! Encoders run beside the threads of the engine. Dropping [`run`] cancels the job.
+//! Encoders run on other threads than the engine's. Dropping [`run`] cancels the job.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -32,7 +32,7 @@ struct EncodedOutput {
 /// All that a model made for one output.
 enum FinishedMedia {
     Output(Output),
-    /// Encoded while its frames came.
+    /// Encoded while its frames arrived.
     Film(Box<VideoFile>),
 }
 
@@ -42,7 +42,7 @@ struct PreviewPlan {
     sent: u32,
 }
 
-/// One output of a job.
+/// An output of a job.
 struct Piece<'a> {
     index: usize,
     /// Outputs of the whole job.
@@ -88,7 +88,7 @@ async fn make(
     Ok(results)
 }
 
-/// One request for each output.
+/// A request for each output.
 pub fn bodies(kind: Kind, payload: Payload) -> Result<Vec<Body>, Failure> {
     match payload {
         Payload::Neutral(body) if body.file().is_some() => Ok(vec![body]),
@@ -120,7 +120,7 @@ async fn one(
 ) -> Result<MediaResult, Said> {
     let model = &*work.model;
     let (seed, longest) = (body.seed(), longest_speech(&body));
-    // A preview shows what the finished image is judged for.
+    // No previews of images that the safety checker has to check first.
     let is_judged = work.finishing.safety.is_some() && desk.engines.safety.is_some();
     let mut plan = PreviewPlan {
         wanted: match is_judged {
@@ -208,7 +208,7 @@ pub async fn deliver(
     upload((image, about), slot, desk.transfers).await
 }
 
-/// In seconds. A speech is as long as its text, and may be longer than its client wants.
+/// In seconds. Speech is as long as its text, and may exceed the client's limit.
 fn longest_speech(body: &Body) -> Option<f64> {
     match (body.file(), body.spoken_characters()) {
         (Some(MediaFile::Sound { longest, .. }), Some(_)) => Some(longest),
@@ -255,7 +255,7 @@ impl Piece<'_> {
 }
 
 impl PreviewPlan {
-    /// Asked once for each step that has a preview. Steps may be left out.
+    /// Called once for each step that has a preview. Steps may be skipped.
     fn is_due(&mut self, at: u32, of: u32) -> bool {
         let next = u64::from(self.sent + 1) * u64::from(of);
         let is_due = self.sent < self.wanted
@@ -370,7 +370,7 @@ fn sound_of(pcm: Pcm) -> Result<Sound, String> {
     Sound::new(pcm.rate, pcm.channels, pcm.samples).map_err(|error| error.to_string())
 }
 
-/// As the codecs have it.
+/// Converts to the codecs' type.
 pub fn picture(pixels: Pixels) -> Result<codec::Pixels, String> {
     let size = Size {
         width: pixels.width,

@@ -1,5 +1,5 @@
-//! What becomes of a finished image before it is uploaded: a safety checker looks at it, and it gets the size that was asked
-//! for where it was drawn larger.
+//! Processes a finished image before its upload: runs the safety checker, and reduces an image that was generated
+//! larger than requested.
 
 use tokio::task::spawn_blocking;
 

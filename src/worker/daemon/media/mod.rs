@@ -1,11 +1,11 @@
-//! Models that make media or transcribe: their files, as a device asks for them, and their jobs.
+//! Models that make media or transcribe: their files and their jobs.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `image/`, `video/`, `music`, `speech`, `transcription` | one kind each: the files of its models, the catalog's facts about them, its jobs |
-//! | `file` | a job whose output is uploaded, from its request to its file |
-//! | `finish` | a finished image: whether it is safe, and its size |
-//! | `upstream` | images that another program makes |
+//! | `file` | a job with uploaded outputs, from its request to its file |
+//! | `finish` | a finished image: safety check and final size |
+//! | `upstream` | images of upstream programs |
 //!
 //! A new kind is a module and a row of the list below.
 
@@ -52,10 +52,10 @@ pub use video::{FilmType, VideoFile};
 pub trait MediaFiles {
     fn path(&self) -> &Path;
 
-    /// From the headers of the files.
+    /// Reads only the headers of the files.
     fn needs(&self) -> Result<Needs, LoadError>;
 
-    /// As coordinators are told of it. `room_bytes` are left for its jobs beside its weights.
+    /// The description sent to coordinators. `room_bytes` are available for its jobs besides its weights.
     fn describe(&mut self, name: &str, room_bytes: u64) -> Result<MediaModel, LoadError>;
 
     fn load(&self, device: DeviceChoice) -> Result<Box<dyn Pipeline>, LoadError>;
@@ -65,12 +65,12 @@ pub trait MediaFiles {
         Ok(Vec::new())
     }
 
-    /// Settings of a model that draws for requests that leave them open.
+    /// An image model's defaults for settings that a request omits.
     fn drawing(&self) -> Option<ImageDefaults> {
         None
     }
 
-    /// Reads tokenizers in a process of their own. CLIP's, whose parts are the program's own, is bounded by its sizes.
+    /// Parses tokenizers in a separate process. CLIP's built-in tokenizer needs none, because its sizes are limited.
     fn isolate(&mut self, _: Isolation) {}
 
     /// Quantizes the matrices of linear layers while loading, where the kind can.
@@ -82,7 +82,7 @@ pub trait MediaFiles {
     }
 }
 
-/// A source whose files the catalog knows.
+/// A source whose files are in the catalog.
 trait CatalogSource: Sized {
     /// The facts of an entry of this kind.
     type Facts;

@@ -19,7 +19,7 @@ use muster_protocol::link::ModelLimits;
 
 /// Characters of a text to speak.
 pub const SPOKEN_CHARACTERS: u32 = 16_384;
-/// Beside the weights, for the longest sentence.
+/// Memory besides the weights, for the longest sentence.
 const SPEECH_BYTES: u64 = 512 << 20;
 
 impl MediaFiles for SpeechSource {
@@ -133,7 +133,7 @@ fn parts(pcm: &Pcm, at: &mut u64) -> Result<Vec<SpeechPart>, Said> {
     Ok(parts.collect())
 }
 
-/// Not a number becomes silence.
+/// NaN becomes silence.
 fn bytes(sample: &f32) -> [u8; 2] {
     const FULL_SCALE: f32 = 32_767.0;
     let level = (sample.clamp(-1.0, 1.0) * FULL_SCALE).round() as i16;

@@ -21,11 +21,11 @@ use muster_protocol::job::{
 };
 use muster_reader::{ReadError, Reader, SoundLimits};
 
-/// Beside the weights and the memory of a job, for its sound: an hour.
+/// Memory for the recording besides the weights and a job's memory: an hour.
 const SOUND_BYTES: u64 = 230 << 20;
 /// The longest sound, in tokens: 50 a second.
 pub const SOUND_TOKENS: u32 = MOST_SECONDS as u32 * 50;
-/// Of the fetched file: two bytes a sample, and its header.
+/// Limit of the fetched file: two bytes per sample, and its header.
 const MOST_BYTES: usize = MOST_SECONDS as usize * SAMPLE_RATE as usize * 2 + 4096;
 
 impl MediaFiles for HearingSource {

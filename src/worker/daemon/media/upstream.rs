@@ -18,7 +18,7 @@ use muster_protocol::link::{MediaResult, Payload};
 /// Between two questions for the steps of an image.
 const STEPS: Duration = Duration::from_secs(1);
 
-/// Does the job; returns the last word. Dropping this leaves the program drawing: it is told by
+/// Executes the job; returns the final report. Dropping the future does not cancel the program's work, which needs
 /// [`interrupt`](UpstreamModel::interrupt).
 pub async fn draw_upstream(mut work: Work, model: &UpstreamModel, mut desk: MediaDesk<'_>) -> Said {
     let payload = std::mem::replace(&mut work.payload, Payload::Unreadable);

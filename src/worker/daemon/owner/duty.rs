@@ -47,8 +47,8 @@ impl DutyCycle {
 mod tests {
     use super::DutyCycle;
 
-    /// A machine that draws some power at rest and more while it computes, for minutes. The mean power of the last one, and
-    /// the seconds above the limit until then.
+    /// Simulates minutes of a machine with these powers at idle and under load. Returns the mean power of the last
+    /// minute, and the number of seconds above the limit before.
     fn minutes(rest: f64, full: f64, most: f64) -> (f64, usize) {
         let mut duty = DutyCycle::default();
         let mut share = 1.0;

@@ -1,11 +1,11 @@
-//! When the machine is its owner's alone.
+//! Pauses in favour of the machine's owner.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `pause` | commands and rules in force, and what they come to |
-//! | `rules` | the rules of the configuration, and the reasons that come of them |
-//! | `duty` | how much of the time models may compute |
-//! | `machine` | the state of the machine that rules ask for |
+//! | `pause` | current commands and rules, and their result |
+//! | `rules` | the rules of the configuration, and the resulting reasons |
+//! | `duty` | the duty cycle of models |
+//! | `machine` | the measurements that rules need |
 
 mod duty;
 mod machine;
@@ -36,7 +36,7 @@ pub struct OwnerRules {
     pub outcome: RuleOutcome,
 }
 
-/// What the rules come to now. Clones are the same.
+/// The current result of the rules. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct RuleOutcome {
     /// Why no jobs are to be taken.

@@ -1,4 +1,4 @@
-//! Commands and rules that take the machine back for its owner, and what they come to.
+//! Commands and rules that pause the worker for its owner, and their result.
 
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +33,7 @@ pub struct OwnerPause {
 }
 
 impl OwnerPause {
-    /// Where jobs are running or not.
+    /// `is_idle`: whether no jobs are running.
     pub fn availability(&self, is_idle: bool) -> Availability {
         match (&self.order, self.rules.as_slice()) {
             (None, []) => Availability::Open,
@@ -42,7 +42,7 @@ impl OwnerPause {
         }
     }
 
-    /// Forgets a command whose time is over; whether there was one.
+    /// Removes an expired command; returns whether there was one.
     pub fn expire(&mut self, now: SystemTime) -> bool {
         let until = self.order.and_then(|order| order.until);
         let is_over = until.is_some_and(|until| until <= now);
@@ -65,7 +65,7 @@ impl OwnerPause {
         Some(until.duration_since(now).unwrap_or_default())
     }
 
-    /// For people.
+    /// Formatted for messages.
     pub fn reasons(&self, now: SystemTime) -> Vec<String> {
         let command = self.order.map(|order| {
             let after = if order.after_jobs {

@@ -16,7 +16,7 @@ pub struct MachineUse {
     /// Since a keyboard or a terminal was used.
     pub idle: Option<Duration>,
     pub gpus: Vec<GpuUse>,
-    /// Of GPUs and processors since the last look.
+    /// Of GPUs and processors since the last check.
     pub watts: Option<f64>,
 }
 
@@ -147,7 +147,7 @@ mod tests {
 
     type MachineChange = fn(&mut MachineUse);
 
-    /// At night, with no one at the machine.
+    /// At night, with an unattended machine.
     fn night() -> MachineUse {
         MachineUse {
             time: Some((2, 23 * 60)),

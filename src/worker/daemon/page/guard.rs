@@ -56,7 +56,7 @@ fn objection(sources: &PageSources, request: &Request) -> Option<PageError> {
     Some(PageError::new(StatusCode::UNAUTHORIZED, text))
 }
 
-/// Never a cookie, which a browser sends with the requests of any page.
+/// Never from a cookie, which browsers send with requests of any page.
 fn token_of(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;

@@ -28,7 +28,7 @@ pub struct PlotReport {
     pub kudos_worth: Option<f64>,
 }
 
-/// One bin. Values that no sample tells are absent.
+/// A bin of a plot. Values without a sample are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PlotBin {
     /// Time in which the worker ran.
@@ -42,7 +42,7 @@ pub struct PlotBin {
     pub failed: u64,
     pub tokens: u64,
     pub earned_thousandths: i64,
-    /// Of all GPUs, from 0 to 1.
+    /// Mean of all GPUs, from 0 to 1.
     pub load: Option<f64>,
     /// Of the hottest GPU.
     pub celsius: Option<f64>,
@@ -56,7 +56,7 @@ struct GpuMeans {
     loads: u32,
 }
 
-/// What a model earned, beside its share of the energy by its kudos.
+/// A model's earnings, and its part of the energy, divided by kudos.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlotModel {
     pub name: String,
@@ -188,7 +188,7 @@ pub fn plot(
     }
 }
 
-/// Of the time that a sample stands for.
+/// The time that a sample covers.
 fn length(before: Option<i64>, at: i64) -> i64 {
     let since = before.map(|before| at - before);
     since
@@ -220,7 +220,7 @@ impl PlotBin {
         if let Some(watt_hours) = sample.watt_hours {
             *self.watt_hours.get_or_insert(0.0) += watt_hours;
         }
-        // Coordinators count each job, also those whose model is forgotten.
+        // Coordinators count all jobs, even those of unknown models.
         for tally in sample.coordinators.values() {
             self.done += tally.done;
             self.failed += tally.failed;

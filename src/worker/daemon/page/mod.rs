@@ -1,13 +1,13 @@
-//! The owner's page: the worker in a browser of this machine, read and commanded over HTTP with a token.
+//! The owner's page: status and commands of the worker in a browser on this machine, over HTTP with a token.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `guard` | requests that are served |
+//! | `guard` | checks of requests |
 //! | `token` | the token, in its file |
 //! | `routes` | one handler per URL |
 //! | `history` | samples of a day or a week, for plots |
 //! | `models` | models of the catalog, and downloads |
-//! | `tools` | settings and checks, which know the command line |
+//! | `tools` | settings and checks, implemented by the command line |
 //! | `page.html` | the page |
 
 mod guard;
@@ -47,7 +47,7 @@ pub struct PageSources {
     commands: OwnerCommands,
     models: PageModels,
     tools: Arc<dyn OwnerTools>,
-    /// One change of the file after the other.
+    /// Serializes changes of the file.
     changing: Mutex<()>,
 }
 

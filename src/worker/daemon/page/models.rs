@@ -31,7 +31,7 @@ struct PageModelsState {
     commands: OwnerCommands,
     tasks: Tasks,
     pulls: Mutex<BTreeMap<String, PagePull>>,
-    /// One download after the other.
+    /// Serializes downloads.
     turn: Semaphore,
 }
 
@@ -52,7 +52,7 @@ enum PullStage {
 /// Models that may be downloaded, and downloads of this page.
 #[derive(Debug, Serialize)]
 pub struct CatalogReport {
-    /// None while the worker has no devices yet.
+    /// `None` while the worker has no devices yet.
     pub room: Option<String>,
     pub models: Vec<CatalogModel>,
     pub pulls: Vec<PullReport>,
@@ -67,7 +67,7 @@ pub struct CatalogModel {
     pub licence: String,
     pub quantization: String,
     pub quantizations: Vec<String>,
-    /// Of the download, where it is known.
+    /// Size of the download, if known.
     pub size_bytes: Option<u64>,
     /// Memory of its weights and of a short job.
     pub needs_bytes: Option<u64>,
@@ -88,7 +88,7 @@ pub struct PullReport {
     pub download: DownloadReport,
 }
 
-/// The memory that models may take: beside those that are loaded, and without any.
+/// Memory available for models: besides the loaded ones, and without any.
 #[derive(Debug, Clone)]
 pub struct ModelRooms {
     pub left: Room,
@@ -206,7 +206,7 @@ impl PageModels {
         pulls.iter().map(report).collect()
     }
 
-    /// Downloads a model of the catalog and serves it. A download of the same model that runs goes on.
+    /// Downloads a model of the catalog and serves it. Joins a running download of the same model.
     pub fn pull(&self, name: &str) -> Result<(), FindError> {
         self.0.catalog.find_with_quantization(name)?;
         let mut pulls = self.0.pulls.lock();
@@ -281,7 +281,7 @@ impl PageModels {
     }
 }
 
-/// Models that are parts of the program are downloaded by no one.
+/// Built-in models need no download.
 fn is_built_in(entry: &Entry) -> bool {
     let sources = entry.sources.values();
     sources

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 const FILE: &str = "page-token";
 const BYTES: usize = 32;
-/// Of those bytes in base64.
+/// Length of the bytes in base64.
 const LENGTH: usize = 43;
 
 /// The secret that opens the owner's page.
@@ -40,7 +40,7 @@ impl PageToken {
         Ok(token)
     }
 
-    /// None where there is none that is a secret.
+    /// `None` if the file is missing or holds no valid token.
     pub fn read(data_dir: &Path) -> io::Result<Option<Self>> {
         let path = data_dir.join(FILE);
         let metadata = match path.metadata() {
@@ -56,7 +56,7 @@ impl PageToken {
         Ok((text.len() == LENGTH).then(|| Self(text.to_owned())))
     }
 
-    /// Whether a request has this token. The time that it takes tells nothing of the token.
+    /// Compares the token in constant time.
     pub fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }

@@ -14,14 +14,14 @@ pub trait OwnerTools: Send + Sync {
     fn is_live(&self, name: &str) -> bool;
     /// Has the process read its configuration again, as SIGHUP does.
     fn reload(&self);
-    /// The checks of `worker doctor` that a running worker leaves room for.
+    /// The checks of `worker doctor` that are possible next to a running worker.
     fn doctor(&self) -> BoxFuture<'static, Vec<DoctorFinding>>;
 }
 
 /// The configuration file, and the value of each setting.
 #[derive(Debug, Clone)]
 pub struct FileSettings {
-    /// None where the program runs without a file, so that nothing can be changed.
+    /// `None` if the program runs without a file, so that settings cannot be changed.
     pub file: Option<String>,
     pub found: Vec<Found>,
 }

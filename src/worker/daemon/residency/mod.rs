@@ -35,7 +35,7 @@ pub struct Residency {
 #[derive(Default)]
 struct Residents {
     list: SyncMutex<BTreeMap<String, ResidentModel>>,
-    /// Told when a job ends and when a keep-alive time changes.
+    /// Signals the end of a job and changes of keep-alive times.
     changes: watch::Sender<()>,
 }
 
@@ -43,7 +43,7 @@ struct Residents {
 struct ResidentModel {
     located: Located,
     model: DeviceModel,
-    /// The template has a form for calls of tools. Known only while the model is in memory, so it is kept.
+    /// Whether the template supports tool calls. Kept because it is known only while the model is in memory.
     calls_tools: bool,
     is_loaded: bool,
     jobs: usize,
@@ -51,7 +51,7 @@ struct ResidentModel {
     used: Instant,
     /// The same as people count time.
     used_at: SystemTime,
-    /// Of the last request that named one since the model was loaded, else of the configuration.
+    /// From the last request with a keep-alive time since the model was loaded, else from the configuration.
     keep_alive: Option<Duration>,
     /// Unloads after its running jobs, whatever its keep-alive time.
     is_leaving: bool,
@@ -89,7 +89,7 @@ pub enum UnloadOutcome {
 }
 
 impl UnloadOutcome {
-    /// Of a model on two devices.
+    /// Combines the outcomes of a model on two devices.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -128,7 +128,7 @@ impl Residency {
         self.lock().contains_key(name)
     }
 
-    /// Whether a model is in memory, and how many jobs it has. None for a model that is not one of these.
+    /// Whether a model is in memory, and its number of jobs. `None` for an unknown model.
     pub fn load_of(&self, name: &str) -> Option<ModelLoad> {
         let models = self.lock();
         let resident = models.get(name)?;
@@ -170,7 +170,7 @@ impl Residency {
         self.models.changes.send_replace(());
     }
 
-    /// The adapters in the folder for the models that are offered, without those that are offered themselves.
+    /// New adapters in the folder of offered models.
     pub async fn new_adapters(&self) -> Vec<Located> {
         let device = self.device.lock().await;
         let bases: Vec<Located> = {
@@ -204,7 +204,7 @@ impl Residency {
         Ok(model)
     }
 
-    /// Loads a model that is not offered yet. Models without jobs make room for it where that is enough; gives their names.
+    /// Loads a new model. Models without jobs are unloaded if that frees enough memory; returns their names.
     pub async fn load_new(
         &self,
         located: Located,
@@ -247,8 +247,7 @@ impl Residency {
         }
     }
 
-    /// Sees to it that a model is in memory and stays there as long as the hold is kept. None for a model that is not
-    /// one of these.
+    /// Loads a model if necessary and keeps it in memory while the hold exists. `None` for an unknown model.
     pub async fn hold(&self, name: &str) -> Result<Option<ResidencyHold>, DaemonError> {
         let base = self.lock().get(name).and_then(ResidentModel::base);
         let mut hold = ResidencyHold {
@@ -308,7 +307,7 @@ impl Residency {
         }
     }
 
-    /// From now on, until a request names another time or the model leaves memory.
+    /// Applies until a request sets another time or the model is unloaded.
     pub fn set_keep_alive(&self, name: &str, keep_alive: KeepAlive) {
         if let Some(resident) = self.lock().get_mut(name) {
             resident.keep_alive = keep_alive.duration();
@@ -323,7 +322,7 @@ impl Residency {
             .map_or(MemoryStay::Always, ResidentModel::stay)
     }
 
-    /// None for a model that is not one of these.
+    /// `None` for an unknown model.
     pub fn calls_tools(&self, name: &str) -> Option<bool> {
         self.lock().get(name).map(|resident| resident.calls_tools)
     }
@@ -436,7 +435,7 @@ impl Residency {
         true
     }
 
-    /// Unloads models whose keep-alive time is over, until the tasks stop.
+    /// Unloads models whose keep-alive time has expired, until the tasks stop.
     pub fn keep(&self, tasks: &Tasks) {
         let residency = self.clone();
         let stopping = tasks.stopping();

@@ -52,7 +52,7 @@ fn config_with(folder: &Path, engine: &str) -> Config {
     Config::load(&sources).unwrap().config
 }
 
-/// With the model `one` in memory, and room for no second one beside it.
+/// With the model `one` in memory, and not enough memory for a second one.
 async fn with_room_for_one(folder: &Path) -> Residency {
     let mut device = device(folder);
     let one = located(folder, "one");

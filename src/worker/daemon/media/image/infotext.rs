@@ -12,7 +12,7 @@ pub fn infotext(model: &str, request: &ImageRequest, size: [u32; 2]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Infotext {
     prompts: String,
-    /// In their order; the size is filled in.
+    /// In order; the size is filled in.
     settings: Vec<(&'static str, Option<String>)>,
 }
 

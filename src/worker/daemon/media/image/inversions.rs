@@ -103,7 +103,7 @@ fn ends_a_name(rest: &str) -> bool {
     }
 }
 
-/// The names in a folder: of each file without its ending, and with those that people write.
+/// The names in a folder: of each file without its extension, and in common spellings.
 fn names_in(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries

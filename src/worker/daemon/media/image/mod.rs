@@ -26,7 +26,7 @@ pub use flat::images;
 pub use infotext::{Infotext, infotext};
 pub use request::{decoded, fetch, fetch_file};
 
-/// The settings of a request with those of its model where it leaves them open, and its source images.
+/// The settings of a request with the model's defaults, and its source images.
 pub async fn read(
     model: &str,
     request: job::ImageRequest,
@@ -122,7 +122,8 @@ fn defaults(defaults: &DrawingDefaults) -> Result<ImageDefaults, String> {
     })
 }
 
-/// The largest image that fits beside the weights: its memory grows with its pixels. Where nothing is guided it is half.
+/// The largest image that fits besides the weights: its memory is proportional to its pixels, and half without
+/// guidance.
 fn most_pixels(footprint: &ImageFootprint, room_bytes: u64) -> u32 {
     let [width, height] = footprint.size.map(u64::from);
     let pixels = 2 * u128::from(room_bytes) * u128::from(width * height);

@@ -18,7 +18,7 @@ use muster_protocol::job::{self, Failure, FailureKind, SourceImage};
 
 /// The start of a link that holds its object.
 const INLINE: &str = "data:;base64,";
-/// Of a source image or a mask.
+/// Limit of a source image or a mask.
 const MOST_SOURCE_BYTES: usize = 32 << 20;
 /// Larger ones are made smaller.
 const MOST_SOURCE_PIXELS: u64 = 4096 * 4096;
@@ -103,7 +103,7 @@ fn settings(
     })
 }
 
-/// As public workers take it where a request does not say.
+/// The default of public workers.
 const HIRES_STRENGTH: f64 = 0.65;
 
 /// A LoRA of the worker's folder. Strangers' files are not downloaded.
@@ -187,7 +187,7 @@ pub async fn decoded(bytes: Vec<u8>) -> Result<Result<Pixels, String>, Said> {
     decoded.await.map_err(|_| blame::broken())
 }
 
-/// What shines through is to be drawn.
+/// Converts transparency to a mask of the area to repaint.
 fn see_through(image: &Pixels) -> Option<Pixels> {
     if image.format != PixelFormat::Rgba {
         return None;
@@ -203,7 +203,7 @@ fn see_through(image: &Pixels) -> Option<Pixels> {
     })
 }
 
-/// As the maker has them.
+/// Converts to the maker's type.
 fn pixels(image: image::Pixels) -> Pixels {
     Pixels {
         width: image.width(),

@@ -1,5 +1,5 @@
-//! Completes a video model whose transformer is in a file of its own: components that are not around the file come from the
-//! catalog's model of the same family, as far as that is on disk.
+//! Completes a video model with a single-file transformer: components that are not next to the file come from the
+//! catalog's model of the same family, if they are on disk.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use muster_engine::runtime::video::{VideoDefaults, VideoSource, component_label}
 /// The catalog's models with the same text encoder and autoencoder, by the channels of their latents.
 const FAMILIES: [(usize, &str); 2] = [(16, "wan-2.1-t2v-1.3b"), (48, "wan-2.2-ti2v-5b")];
 
-/// With components and settings of the family's model in the catalog.
+/// Adds components and settings of the family's model in the catalog.
 pub fn complete(source: &mut VideoSource, shelves: Shelves<'_>) -> Result<(), LocateError> {
     // Opening the file says why it is broken.
     let Ok(Some(missing)) = source.missing() else {
@@ -42,7 +42,7 @@ pub fn complete(source: &mut VideoSource, shelves: Shelves<'_>) -> Result<(), Lo
     Ok(())
 }
 
-/// Where a component of a model is on disk, in any of its quantizations.
+/// The path of a model's component, in any of its quantizations.
 fn place_of(
     entry: &Entry,
     component: &str,

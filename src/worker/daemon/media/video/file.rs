@@ -83,7 +83,7 @@ impl VideoFile {
         Ok(())
     }
 
-    /// The same beside the threads that serve.
+    /// The same on another thread than those that serve.
     pub async fn push_aside(mut self, frames: Vec<Pixels>, rate: f32) -> Result<Self, String> {
         let pushed = spawn_blocking(move || self.push(frames, rate).map(|()| self));
         pushed
