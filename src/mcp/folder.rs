@@ -1,4 +1,4 @@
-//! The folder that tools may read and write. Nothing outside of it is reached: neither by `..`, nor by links.
+//! The folder that tools may read and write, which neither `..` nor links can leave.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -25,7 +25,7 @@ pub fn input(document: &Value, tool: &ToolRoute, has_folder: bool) -> JsonObject
     }
     let names = body["required"].as_array().into_iter().flatten();
     let mut required: Vec<&str> = names.filter_map(Value::as_str).collect();
-    // Of the tool's route, `edit_image` takes its image from one of two fields.
+    // Of the route's fields, `edit_image` accepts the image in one of two.
     if tool.name == "edit_image" && !required.contains(&"image") {
         required.push("image");
     }
@@ -58,7 +58,7 @@ fn body(document: &Value, tool: &ToolRoute) -> Value {
     target(document, schema).clone()
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 fn target<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let name = schema["$ref"].as_str();
     match name.and_then(|name| name.strip_prefix(SCHEMAS)) {

@@ -27,7 +27,7 @@ pub enum MediaKind {
     Image,
     Sound,
     Video,
-    /// A transcript. Made here and never uploaded.
+    /// A transcript, created here and never uploaded.
     Document,
 }
 
@@ -49,7 +49,7 @@ const ALIASES: [(&str, MediaType); 11] = [
     ("audio/webm", MediaType::Webm),
 ];
 
-/// Brands of MP4 files. Images (AVIF, HEIC) and QuickTime have brands of their own in the same container.
+/// Brands of MP4 files. Images (AVIF, HEIC) and QuickTime have other brands in the same container.
 const MP4_BRANDS: [&[u8]; 8] = [
     b"iso", b"mp4", b"avc1", b"av01", b"hvc1", b"M4V", b"MSNV", b"dash",
 ];
@@ -203,7 +203,7 @@ fn essence_of(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// The first packet of an Ogg file: behind the page header and its table of segment lengths.
+/// The first packet of an Ogg file: after the page header and its table of segment lengths.
 fn ogg_codec(bytes: &[u8]) -> Option<&[u8]> {
     const PAGE_HEADER: usize = 27;
     if !bytes.starts_with(b"OggS") {
@@ -250,7 +250,7 @@ fn ebml_document(bytes: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// A length and the bytes behind it.
+/// A length, and the bytes after it.
 fn ebml_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let width = ebml_width(*bytes.first()?)?;
     let (coded, rest) = bytes.split_at_checked(width)?;
@@ -279,7 +279,7 @@ mod tests {
         [&header[..], &[length], packet].concat()
     }
 
-    /// As FFmpeg writes it.
+    /// In FFmpeg's format.
     fn ebml(document: &[u8]) -> Vec<u8> {
         let before = b"\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04\x42\xf3\x81\x08";
         let length = u8::try_from(document.len()).unwrap();

@@ -1,6 +1,6 @@
 //! The process itself, for every part of the program.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | [`tasks`] | every task of the process, and the signal that stops them |
 //! | [`telemetry`] | the log |

@@ -1,4 +1,4 @@
-//! What runs inside a reader: one file, from standard input to its end, read under limits.
+//! The reader's process: reads one file from standard input, under limits.
 
 use std::io::{self, Read, Stdout, Write, stdin, stdout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ const BLOCK: usize = 1 << 16;
 const SHORT: Duration = Duration::from_millis(300);
 const LOWER: i32 = 10;
 
-/// Reads one file as the task says, which is JSON.
+/// Reads a file by the task, which is JSON.
 pub fn serve(task: &str) -> io::Result<()> {
     let task: Task = serde_json::from_str(task).map_err(io::Error::other)?;
     let mut file = Vec::new();
@@ -32,7 +32,7 @@ pub fn serve(task: &str) -> io::Result<()> {
     blocks.end(&reply)
 }
 
-/// What the task wants of a file. Blocks are handed on as they are made.
+/// Executes the task. Blocks are passed on as they are decoded.
 pub fn read(
     task: Task,
     file: Vec<u8>,
@@ -119,7 +119,7 @@ fn samples(
     Ok(sound(found, Vec::new()))
 }
 
-/// Lowers the priority of what takes long.
+/// Lowers the priority of long tasks.
 struct Pace {
     began: Instant,
     is_lower: bool,

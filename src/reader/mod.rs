@@ -1,12 +1,12 @@
-//! Sounds, videos and PDF files of strangers, read in a process of their own: the program once more, with limits on memory and time,
-//! without files, network or other processes. A file that makes a decoder allocate, recurse or compute without end costs
-//! its request alone, and the memory of the decoder ends with the process.
+//! Reads untrusted recordings, videos and PDF files in a child process of this program, with limits on memory and time,
+//! without files, network or other processes. A file that makes a decoder allocate, recurse or compute without end
+//! fails only its own request, and the decoder's memory is freed with the process.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `task` | what may be read of a file, its limits, and the reports |
-//! | `process` | the reader as its parent sees it: one process for one file, ended with its client |
-//! | `child` | what runs inside |
+//! | `task` | tasks, their limits, and the replies |
+//! | `process` | the parent's handle: one process per file, killed if the client leaves |
+//! | `child` | the child process |
 //! | `pdf` | pages of PDF files |
 
 #![cfg_attr(

@@ -205,7 +205,7 @@ fn talk(
     thread::scope(|scope| {
         let send = move || {
             if let Some(mut input) = input {
-                // A process that ends early says why in its reply, or by its end.
+                // A process that ends early reports the reason in its reply or by its exit status.
                 let _ = input.write_all(file);
             }
         };

@@ -1,4 +1,4 @@
-//! What may be read of a file, its limits, and the reports.
+//! Tasks for a file, their limits, and the replies.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use muster_media::sound::{DecodeBounds, DecodedSound};
 use muster_media::video::VideoTrack;
 use serde::{Deserialize, Serialize};
 
-/// Memory of a decoder, beside the file itself.
+/// Memory of a decoder, besides the file.
 const DECODER_BYTES: u64 = 192 << 20;
 /// Two hours of sound take a minute.
 const DECODING_TIME: Duration = Duration::from_secs(300);
 /// Twenty pages of scans take some seconds.
 const PAGES_TIME: Duration = Duration::from_secs(20);
-/// Of the largest page: its pixels, fonts and images.
+/// Memory of the largest page: its pixels, fonts and images.
 const PAGE_BYTES: u64 = 384 << 20;
 /// Tables of a video are read and no frames.
 const TABLES_TIME: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ pub struct SoundLimits {
     pub samples: u64,
 }
 
-/// What a reader does with the one file that it gets.
+/// The task of a reader for its file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Task {
     /// Mixes a sound to one channel at this rate.
@@ -45,7 +45,7 @@ pub enum Task {
 /// The form in which a page is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageForm {
-    /// An image, and its text beside it.
+    /// An image and its text.
     Image,
     Text,
 }
@@ -56,7 +56,7 @@ pub struct PdfLimits {
     pub pages: u32,
     /// Pixels of the longer side of a page's image.
     pub side: u16,
-    /// Of all pages.
+    /// Limit for all pages.
     pub text_bytes: u32,
 }
 
@@ -68,12 +68,12 @@ pub enum SoundForm {
     Samples,
 }
 
-/// What a reader says at the end.
+/// The final reply of a reader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     Sound {
         found: MeasuredSound,
-        /// Of a FLAC file.
+        /// Header of a FLAC file.
         header: Vec<u8>,
     },
     Video(Track),
@@ -83,7 +83,7 @@ pub enum Reply {
     Refused(String),
 }
 
-/// What a sound file held.
+/// Properties of a sound file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredSound {
     /// In Hz.
@@ -135,7 +135,7 @@ pub struct SampledSound {
 }
 
 impl SoundLimits {
-    /// Of the length alone.
+    /// Limits only the length.
     pub const fn seconds(seconds: f64) -> Self {
         Self {
             seconds,
@@ -153,7 +153,7 @@ impl Task {
         }
     }
 
-    /// On top of what the process has once the file is read.
+    /// On top of the process's memory after the file is read.
     pub fn memory(&self) -> u64 {
         match self {
             Self::Listen { .. } | Self::MeasureSound { .. } | Self::MeasureVideo => DECODER_BYTES,

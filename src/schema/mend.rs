@@ -1,11 +1,11 @@
-//! Schemas as generators of schemas write them, brought to a form that the library compiles and that allows nothing
-//! more.
+//! Converts schemas of common generators to a form that the library compiles and that allows no further values.
 //!
-//! - A `format` that is not known is a note, as the standard has it.
-//! - `oneOf` of branches that no value has in common is `anyOf`.
-//! - `minProperties` that the required ones satisfy, and `maxProperties` that the known ones cannot exceed, say nothing.
-//! - `propertyNames` of strings says nothing: names are strings.
-//! - Patterns with look-ahead of well-known generators have a form without.
+//! - An unknown `format` is an annotation, by the standard.
+//! - `oneOf` with disjoint branches is `anyOf`.
+//! - `minProperties` that the required ones satisfy, and `maxProperties` that the known ones cannot exceed, are
+//!   dropped.
+//! - `propertyNames` of strings is dropped: names are strings.
+//! - Look-ahead patterns of well-known generators are replaced.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ const FORMATS: [&str; 10] = [
 const LISTED: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const SINGLE: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
 const LOOKS_AROUND: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
-/// References that are followed to see what a branch may be.
+/// Limit of references that are followed for the values of a branch.
 const MOST_STEPS: usize = 16;
 
 /// Types of JSON, a bit each.
@@ -101,14 +101,14 @@ fn mend_text(entries: &mut Map<String, Value>) {
         return;
     }
     if is_known {
-        // The same said twice, by a format and by its pattern.
+        // The format and its pattern have the same meaning.
         entries.shift_remove("pattern");
     } else if let Some(plain) = decimal(pattern) {
         entries.insert("pattern".to_owned(), plain.into());
     }
 }
 
-/// The pattern of a decimal as pydantic writes it, without look-ahead.
+/// The pattern of a decimal in pydantic's schemas, without look-ahead.
 fn decimal(pattern: &str) -> Option<String> {
     let rest = pattern.strip_prefix(r"^(?!^[-+.]*$)[+-]?0*")?;
     let digits = |most: &str| format!(r"^[+-]?([0-9]+(\.[0-9]{most})?|\.[0-9]{{1,}})$");

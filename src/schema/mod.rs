@@ -1,10 +1,10 @@
-//! What a JSON schema and a pattern of a client may hold. Everything here is told with the path to it: by the API before a
-//! job is made, and by the engine before anything is compiled.
+//! Limits of clients' JSON schemas and patterns. Refusals have the path in the schema: the API checks before it creates
+//! a job, and the engine before it compiles.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `mend` | schemas of generators, in the form that the compiler takes |
-//! | `repeats` | how much a pattern repeats itself |
+//! | `mend` | converts schemas of generators for the compiler |
+//! | `repeats` | repetitions of a pattern |
 
 #![cfg_attr(
     test,
@@ -25,7 +25,8 @@ pub use mend::mend;
 const MOST_DEPTH: usize = 64;
 const MOST_VALUES: usize = 20_000;
 const MOST_BYTES: usize = 512 << 10;
-/// Branches of all `anyOf`, `oneOf` and `allOf` that can meet in one value: products of them are what takes long.
+/// Limit of branches of all `anyOf`, `oneOf` and `allOf` that can apply to one value: compile time grows with their
+/// product.
 const MOST_BRANCHES: usize = 4096;
 
 /// The largest whole number that a schema may hold, in both directions: JSON's readers agree up to here, and the library
@@ -33,7 +34,7 @@ const MOST_BRANCHES: usize = 4096;
 const LARGEST_NUMBER: i64 = (1 << 53) - 1;
 /// A grammar of multiples has a state for each remainder.
 const LARGEST_DIVISOR: u64 = 10_000;
-/// The most digits behind the point of a divisor.
+/// Limit of decimal places of a divisor.
 const MOST_DECIMALS: i64 = 8;
 
 /// Keywords that bound numbers. Generated schemas are full of bounds that no number reaches.
@@ -69,7 +70,7 @@ const UNSUPPORTED: &[&str] = &[
 pub struct SchemaRefusal {
     pub place: String,
     pub message: String,
-    /// The schema is a valid one: what it asks for is missing here.
+    /// The schema is valid but uses an unsupported feature.
     pub is_unsupported: bool,
 }
 
@@ -113,7 +114,7 @@ pub fn check(schema: &Value, place: &str, strict: bool) -> Result<(), SchemaRefu
     }
 }
 
-/// Draws bounds in that lie beyond what a number may be.
+/// Reduces bounds beyond the limits of numbers.
 pub fn draw_in_bounds(schema: &mut Value) {
     match schema {
         Value::Array(values) => values.iter_mut().for_each(draw_in_bounds),
@@ -184,7 +185,7 @@ fn check_type(value: &Value, place: &str) -> Result<(), SchemaRefusal> {
     }
 }
 
-/// Patterns that look around are brought to another form before the library reads them.
+/// Replaces look-around patterns before the library parses them.
 fn check_pattern(place: &str, pattern: &str) -> Result<(), SchemaRefusal> {
     let looks_around = ["(?=", "(?!", "(?<"]
         .iter()
@@ -234,7 +235,7 @@ fn digits(number: &Number) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// A bound that is drawn in must not allow what the schema forbids.
+/// A reduced bound must not allow values that the schema forbids.
 fn check_bound(key: &str, value: &Value, place: &str) -> Result<(), SchemaRefusal> {
     let (is_wider, most) = match (key, value.as_f64()) {
         ("minimum" | "exclusiveMinimum", Some(bound)) => {

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 /// The largest weight of a pattern: its characters, each as often as it is repeated by count.
 pub const MOST_WEIGHT: u64 = 100_000;
 
-/// An estimate that needs no valid pattern: groups and counted repetitions, whatever else there is.
+/// An estimate that needs no valid pattern: counts groups and counted repetitions.
 pub fn weight(pattern: &str) -> u64 {
     weight_with(pattern, &mut |_| None)
 }
 
-/// The largest weight of a rule or terminal of a Lark grammar, where terminals stand for what they are defined as.
+/// The largest weight of a rule or terminal of a Lark grammar, with terminals expanded.
 pub fn weight_of_lark(source: &str) -> u64 {
     let mut definitions: Vec<(&str, String)> = Vec::new();
     for line in source.lines() {
@@ -36,7 +36,7 @@ pub fn weight_of_lark(source: &str) -> u64 {
 
 struct Terminals<'a> {
     bodies: HashMap<&'a str, &'a str>,
-    /// Known counts; none for a rule whose count is being computed.
+    /// Known counts; `None` for a rule whose count is being computed.
     weights: HashMap<&'a str, Option<u64>>,
 }
 
@@ -63,7 +63,7 @@ impl Terminals<'_> {
 /// Terminals that are defined by each other.
 const DEEPEST_TERMINAL: usize = 64;
 
-/// `named` says what a name in capitals weighs, if it stands for something.
+/// `named` returns the weight of a name in capitals, if it is defined.
 fn weight_with(pattern: &str, named: &mut dyn FnMut(&str) -> Option<u64>) -> u64 {
     let mut outer: Vec<u64> = Vec::new();
     let (mut total, mut last) = (0_u64, 0_u64);

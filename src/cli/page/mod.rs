@@ -1,6 +1,6 @@
 //! `worker page`: the link to the owner's page of the running worker.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
 //! | `tools` | settings and checks for the page |
 

@@ -1,4 +1,4 @@
-//! The protocol: tools are listed and called, a call tells its progress and can be cancelled.
+//! The protocol server: lists and calls tools; a call reports its progress and can be cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::folder::Folder;
 use crate::tools::{TOOLS, ToolRoute};
 use crate::{output, schema};
 
-/// How often the progress of a call is asked for.
+/// Polling interval of a call's progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 const INSTRUCTIONS: &str = "Tools that make images, videos, music, speech, transcripts, embeddings and rankings on the \
@@ -40,7 +40,7 @@ pub struct McpServer<A> {
     folder: Option<Arc<Folder>>,
 }
 
-/// Answers HTTP requests, each by itself: no session is kept.
+/// Answers HTTP requests independently, without sessions.
 pub type HttpService<A> = StreamableHttpService<McpServer<A>, NeverSessionManager>;
 
 #[derive(Debug, thiserror::Error)]
@@ -178,7 +178,7 @@ impl<A: Api> McpServer<A> {
         self.api.send(request).await
     }
 
-    /// Tells the client how far the route is, where it wants to know. Ends when the client cancels the call.
+    /// Reports progress to the client, if requested. Ends when the client cancels the call.
     async fn tell_progress(
         &self,
         token: Option<String>,
@@ -205,7 +205,7 @@ impl<A: Api> McpServer<A> {
                 .and_then(|reply| serde_json::from_slice(&reply.body).ok())
                 .unwrap_or_default();
             let percent = reply["progress"].as_f64();
-            // The protocol has progress increase each time that it is told.
+            // The protocol requires that progress increases with each report.
             let Some(percent) = percent.filter(|percent| told.is_none_or(|told| *percent > told))
             else {
                 continue;
@@ -266,9 +266,9 @@ impl<A: Api> ServerHandler for McpServer<A> {
     }
 }
 
-/// A handler of `POST /mcp`: stateless, JSON where nothing but the result is told, server-sent events else.
+/// A handler of `POST /mcp`: stateless, with JSON for a plain result and server-sent events otherwise.
 pub fn http_service<A: Api>(server: McpServer<A>) -> HttpService<A> {
-    // Who may ask, from which page and with how much is settled before.
+    // Authentication, origins and limits are checked before.
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)

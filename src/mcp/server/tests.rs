@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Default)]
 struct FakeApi {
     seen: Arc<Mutex<Vec<(Method, String, Value)>>>,
-    /// Lets a slow request go on.
+    /// Releases a slow request.
     release: Arc<Notify>,
     /// Slow requests that are open.
     open: watch::Sender<usize>,
@@ -271,7 +271,7 @@ async fn progress_is_told_to_who_wants_it() {
     let expected = json!({"progressToken": "p", "progress": 40.0, "total": 100.0});
     assert_eq!(told["params"], expected);
     api.release.notify_one();
-    // The same percentage is not told again.
+    // Equal percentages are not repeated.
     assert_eq!(client.next().await["result"]["isError"], false);
 }
 

@@ -4,7 +4,7 @@ use super::{Channels, ImageError, Pixels, Size};
 
 const CHANNELS: usize = Channels::Rgba.count();
 
-/// Takes the rows of an image, top first. Holds two rows of the smaller one beside its pixels.
+/// Downscales an image row by row, top first, with two rows of the result in memory besides its pixels.
 pub struct AreaMean {
     from: Size,
     to: Size,
@@ -13,7 +13,7 @@ pub struct AreaMean {
     taken: u32,
     /// The last row, as wide as the smaller image.
     row: Vec<f32>,
-    /// Sums of the next row of the smaller image so far.
+    /// Sums of the current row of the result.
     sums: Vec<f32>,
     bytes: Vec<u8>,
 }

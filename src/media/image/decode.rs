@@ -8,7 +8,7 @@ use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use super::header::{self, Essence};
 use super::{Bounds, Channels, ImageError, Pixels, Size};
 
-/// Beside the pixels themselves: deep colours and the decoder's own buffers.
+/// Memory besides the pixels: deep colours and the decoder's own buffers.
 const BYTES_A_PIXEL: u64 = 16;
 const SLACK_BYTES: u64 = 8 << 20;
 
@@ -50,7 +50,7 @@ pub fn decode_first_frame(bytes: &[u8], bounds: Bounds) -> Result<Pixels, ImageE
     pixels(essence)
 }
 
-/// Of an image whose size is within the bounds.
+/// Decodes an image whose size was checked.
 pub fn pixels(essence: Essence<'_>) -> Result<Pixels, ImageError> {
     let mut decoder = decoder(&essence)?;
     let read = || {
@@ -62,7 +62,7 @@ pub fn pixels(essence: Essence<'_>) -> Result<Pixels, ImageError> {
     upright(read().map_err(|_| ImageError::Unreadable)?)
 }
 
-/// At its first pixel, behind the header.
+/// Positioned at the first pixel, after the header.
 pub fn decoder<'a>(essence: &'a Essence<'_>) -> Result<impl ImageDecoder + 'a, ImageError> {
     let mut reader = ImageReader::with_format(Cursor::new(&*essence.bytes), essence.format);
     reader.limits(limits(essence.size));

@@ -161,7 +161,7 @@ fn jpeg_exif(file: &[u8]) -> Option<&[u8]> {
     found.find_map(|(_, data, _)| data.strip_prefix(EXIF_IN_JPEG))
 }
 
-/// Behind the first segment, which says that the file is a JPEG.
+/// Inserted after the first segment, which marks the file as JPEG.
 fn in_jpeg(file: &[u8], exif: &[u8]) -> Option<Vec<u8>> {
     let (_, _, at) = segments(file).find(|(marker, ..)| *marker != 0xe0)?;
     let length = u16::try_from(2 + EXIF_IN_JPEG.len() + exif.len()).ok()?;
@@ -174,7 +174,7 @@ fn in_jpeg(file: &[u8], exif: &[u8]) -> Option<Vec<u8>> {
     Some(described)
 }
 
-/// A simple file becomes an extended one, whose header says which parts follow.
+/// Converts a simple file to an extended one, whose header lists the further parts.
 fn in_webp(file: &[u8], exif: &[u8], pixels: &Pixels) -> Option<Vec<u8>> {
     let first = Chunk::at(file, RIFF_HEADER)?;
     let mut described = b"RIFF\0\0\0\0WEBP".to_vec();

@@ -1,5 +1,5 @@
-//! Pixels as WebP by libwebp, since encoders in Rust are lossless so far: ten times the size for a photograph. Also as PNG,
-//! with texts, and JPEG.
+//! Encodes pixels as WebP by libwebp, because Rust encoders are lossless only: ten times the size for a photograph.
+//! Also as PNG with texts, and JPEG.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub struct PngText<'a> {
     pub text: &'a str,
 }
 
-/// Small images keep their details; large ones lose those that are invisible at their size.
+/// Small images keep their details; large ones lose details that are invisible at their size.
 const FINE: f64 = 512.0 * 512.0;
 const COARSE: f64 = 3072.0 * 3072.0;
 const BEST: f64 = 100.0;
@@ -60,7 +60,7 @@ pub fn encode(pixels: &Pixels, media_type: MediaType) -> Result<Vec<u8>, ImageEr
     }
 }
 
-/// The same with a text about the image, where there is one.
+/// The same with an optional text about the image.
 pub fn encode_described(
     pixels: &Pixels,
     media_type: MediaType,

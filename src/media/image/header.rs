@@ -1,8 +1,8 @@
-//! The format and size of an image, read from its bytes without a decoder: nothing is inflated and nothing allocated that
-//! the file does not hold. Also the file without the metadata that decoders would read.
+//! Reads the format and size of an image without a decoder: nothing is decompressed, and allocations never exceed the
+//! file. Also removes metadata that decoders would read.
 //!
-//! Decoders read colour profiles, texts and EXIF data before they tell a size, whatever limits they are given for the
-//! pixels: a PNG of 400 KB with a profile that inflates to a gigabyte took that gigabyte.
+//! Decoders read colour profiles, texts and EXIF data before they report a size, whatever the limits for pixels: a PNG
+//! of 400 KB with a profile of a gigabyte after decompression took that gigabyte.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub struct Essence<'a> {
     pub size: Size,
     /// Only pixels, palette, transparency and orientation.
     pub bytes: Cow<'a, [u8]>,
-    /// Of more than one frame. Always false for a GIF, whose frames are not counted.
+    /// More than one frame. Always false for a GIF, whose frames are not counted.
     pub is_animated: bool,
     /// Without its end.
     pub is_truncated: bool,
@@ -100,7 +100,7 @@ impl<'a> Excerpt<'a> {
         }
     }
 
-    /// Leaves out what begins here.
+    /// Drops the part that begins here.
     fn skip(&mut self, start: usize) {
         if self.copies && self.kept.is_none() {
             self.kept = Some(self.whole[..start].to_vec());
@@ -118,11 +118,10 @@ impl<'a> Excerpt<'a> {
     }
 }
 
-/// Length, name, data and checksum, one chunk after the other. The animation of an APNG is left out: its first image
-/// stands for it.
+/// Chunks of length, name, data and checksum. The animation of an APNG is dropped: its first image represents it.
 fn png(kept: &mut Excerpt<'_>) -> Option<Size> {
     const SIGNATURE: usize = 8;
-    /// Beside the data of a chunk.
+    /// Bytes of a chunk besides its data.
     const AROUND: usize = 12;
     let bytes = kept.whole;
     if bytes.get(SIGNATURE + 4..SIGNATURE + 8)? != b"IHDR" {
@@ -163,8 +162,8 @@ fn png(kept: &mut Excerpt<'_>) -> Option<Size> {
     Some(header)
 }
 
-/// Marked segments up to the first scan. Of the application's segments three change the looks: JFIF and Adobe say
-/// which colours these are, EXIF which side is up.
+/// Marked segments up to the first scan. Three application segments are kept because they change the image: JFIF and
+/// Adobe for the colour space, EXIF for the orientation.
 fn jpeg(kept: &mut Excerpt<'_>) -> Option<Size> {
     const EXIF: &[u8] = b"Exif\0\0";
     let bytes = kept.whole;
@@ -218,7 +217,7 @@ fn jpeg(kept: &mut Excerpt<'_>) -> Option<Size> {
         at = end;
         if marker == 0xda {
             kept.keep(at, bytes.len());
-            // Some programs append data of their own behind the end.
+            // Some programs append their own data after the end.
             kept.is_truncated = !bytes[at..].windows(2).any(|pair| pair == [0xff, 0xd9]);
             return header;
         }
@@ -249,8 +248,8 @@ fn components(frame: &[u8], size: Size) -> Option<Components> {
     })
 }
 
-/// RIFF chunks. An image inside may say another size than the canvas around it, and a decoder makes room for it before
-/// it compares them.
+/// RIFF chunks. An inner image may claim another size than its canvas, and a decoder allocates memory before it
+/// compares them.
 fn webp(kept: &mut Excerpt<'_>) -> Option<Size> {
     let bytes = kept.whole;
     let claimed = usize::try_from(little32(bytes, 4)?).ok()?;
@@ -293,11 +292,11 @@ fn webp(kept: &mut Excerpt<'_>) -> Option<Size> {
     Some(canvas)
 }
 
-/// A chunk of a RIFF file, as much of it as is there.
+/// A chunk of a RIFF file, possibly truncated.
 pub struct Chunk<'a> {
     pub name: &'a [u8; 4],
     pub data: &'a [u8],
-    /// Where the next one begins.
+    /// Offset of the next chunk.
     pub end: usize,
 }
 

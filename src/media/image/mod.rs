@@ -3,9 +3,9 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `header` | format and size from bytes, without a decoder; the file without its metadata |
-//! | `decode` | pixels from bytes, after a look at the header |
-//! | `photo` | pixels of large images, made smaller while they are decoded |
-//! | `area` | an image made smaller row by row |
+//! | `decode` | pixels from bytes, after a check of the header |
+//! | `photo` | pixels of large images, downscaled during decoding |
+//! | `area` | downscaling row by row |
 //! | `encode` | pixels as WebP, PNG or JPEG |
 //! | `description` | the text about an image inside its file |
 //! | `preview` | a small WebP of an image |
@@ -32,9 +32,9 @@ use crate::MediaType;
 /// The largest image to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
-    /// So many pixels, and no side longer than WebP allows.
+    /// This many pixels, and no side longer than WebP allows.
     Pixels(u64),
-    /// So many squares of 512 pixels.
+    /// This many squares of 512 pixels.
     Tiles(u64),
 }
 
@@ -142,7 +142,7 @@ impl Channels {
 }
 
 impl Pixels {
-    /// Fails where the bytes are not those of an image of this size.
+    /// Fails unless the bytes match an image of this size.
     pub fn new(size: Size, channels: Channels, bytes: Vec<u8>) -> Result<Self, ImageError> {
         let expected = size.pixels().saturating_mul(channels.count() as u64);
         if size.pixels() == 0 || bytes.len() as u64 != expected {

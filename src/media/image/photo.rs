@@ -13,7 +13,7 @@ use super::{Bounds, ImageError, Pixels, Size};
 
 /// The largest image that [`decode_photo`] takes.
 pub const PHOTO: Bounds = Bounds::Pixels(64 << 20);
-/// The most memory that decoding a photo takes, beside its file.
+/// Memory limit of decoding a photo, besides its file.
 pub const PHOTO_BYTES: u64 = 136 << 20;
 
 /// Decoding a WebP whole, or a PNG that may have 16 bits a channel.
@@ -39,7 +39,7 @@ pub fn decode_photo(bytes: &[u8], most_pixels: u64) -> Result<Pixels, ImageError
     turned(smaller, orientation.map_err(|_| ImageError::Unreadable)?)
 }
 
-/// The size of this shape with at most so many pixels. A line of pixels becomes shorter.
+/// The size of this aspect ratio with at most `most_pixels`. A line of pixels becomes shorter.
 fn within(size: Size, most_pixels: u64) -> Size {
     if size.pixels() <= most_pixels {
         return size;
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// As a camera on its side writes it: the first row is the right edge.
+    /// Like from a camera on its side: the first row is the right edge.
     fn camera_jpeg(size: Size) -> Vec<u8> {
         let mut jpeg = Vec::new();
         JpegEncoder::new_with_quality(&mut jpeg, 80)

@@ -1,4 +1,4 @@
-//! A small WebP of an image, for progress and lists: few bytes, whatever the image shows.
+//! Encodes a small WebP of an image, for progress and lists: few bytes, whatever the content.
 
 use image::imageops::thumbnail;
 use image::{ImageBuffer, Rgb, Rgba};
@@ -74,7 +74,7 @@ mod tests {
     use super::{PREVIEW_BYTES, PREVIEW_SIDE, preview};
     use crate::image::{Bounds, Channels, Pixels, Size, decode};
 
-    /// Noise compresses worse than anything an image shows.
+    /// Noise compresses worse than any image.
     fn noise(width: u32, height: u32, channels: Channels) -> Pixels {
         let mut state = 1_u32;
         let size = Size { width, height };

@@ -31,7 +31,7 @@ fn written(format: ImageFormat, width: u32, height: u32, alpha: u8) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A PNG that says it is of this size, and has next to nothing in it.
+/// A PNG that claims this size, with almost no content.
 fn boast(width: u32, height: u32) -> Vec<u8> {
     let mut png = written(ImageFormat::Png, 8, 8, 255);
     png[16..20].copy_from_slice(&width.to_be_bytes());
@@ -77,13 +77,13 @@ fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
     [&length[..], &named, &crc(&named).to_be_bytes()].concat()
 }
 
-/// An image with more in it right behind its header.
+/// An image with further chunks after its header.
 fn with_chunks(png: &[u8], chunks: &[u8]) -> Vec<u8> {
     const HEADER: usize = 8 + 25;
     [&png[..HEADER], chunks, &png[HEADER..]].concat()
 }
 
-/// A zlib stream that inflates to so many runs of 258 zeros.
+/// A zlib stream that decompresses to this many runs of 258 zeros.
 fn zeros(runs: u32) -> Vec<u8> {
     let (mut out, mut bits, mut count) = (vec![0x78, 0x01], 0_u32, 0);
     let mut write = |value: u32, width: u32| {
@@ -95,7 +95,7 @@ fn zeros(runs: u32) -> Vec<u8> {
             count -= 8;
         }
     };
-    // The last block, with fixed codes: a zero, and then what came before once more, 258 times.
+    // The last block, with fixed codes: a zero, then 258 repetitions of the previous byte.
     write(0b011, 3);
     write(0b0000_1100, 8);
     for _ in 0..runs {
@@ -154,7 +154,7 @@ fn an_image_without_its_metadata_is_the_same_image() {
     let full = [&jpeg[..2], &more, &jpeg[2..]].concat();
     let plain = decode(&jpeg, BOUNDS).unwrap();
     assert_eq!(plain.bytes(), decode(&full, BOUNDS).unwrap().bytes());
-    // Which side is up is said there, too, and counts.
+    // The orientation is part of the metadata, too, and is kept.
     let quarter_turn = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&jpeg[..2], &segment(0xe1, quarter_turn), &jpeg[2..]].concat();
     let turned = decode(&turned, BOUNDS).unwrap();

@@ -23,7 +23,7 @@ const OPUS_RATE: u32 = 48_000;
 /// The types of files that are decoded, for messages.
 pub const DECODED_TYPES: &str = "flac, m4a, mp3, mp4, mpeg, mpga, oga, ogg, opus, wav and webm";
 
-/// What a file held.
+/// Properties of a decoded file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecodedSound {
     pub rate: u32,
@@ -66,7 +66,7 @@ pub fn decode(
     blocks.found.ok_or(SoundError::NoSound)
 }
 
-/// Some types say how long they are: a file that holds less was cut off.
+/// Some types state their length: a shorter file was truncated.
 fn check_length(
     bytes: &[u8],
     media_type: Option<MediaType>,
@@ -193,7 +193,7 @@ fn decode_opus(bytes: &[u8], blocks: &mut impl Consumer) -> Result<(), SoundErro
     Ok(())
 }
 
-/// Where blocks go.
+/// Receives decoded blocks.
 trait Consumer {
     fn push(&mut self, rate: u32, channels: usize, samples: &[f32]) -> Result<(), SoundError>;
 }

@@ -1,4 +1,4 @@
-//! FLAC of 16 bits: half of a WAV and nothing lost but what 16 bits cannot hold.
+//! FLAC with 16 bits: half the size of a WAV, lossless except for rounding to 16 bits.
 
 use flacenc::bitsink::ByteSink;
 use flacenc::component::{BitRepr, Stream, StreamInfo};
@@ -27,7 +27,7 @@ pub fn to_flac(sound: &Sound) -> Result<Vec<u8>, SoundError> {
     Ok(file)
 }
 
-/// A file that is encoded block by block. The header is known at the end and stands before all blocks.
+/// A file that is encoded block by block. The header is complete only at the end, although it precedes all blocks.
 pub struct FlacStream {
     config: Verified<Encoder>,
     info: StreamInfo,

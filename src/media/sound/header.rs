@@ -1,5 +1,5 @@
-//! Rate, channels and length of a sound, read from its bytes without a decoder. A file that says more than it holds is
-//! truncated, so the length is never larger than its bytes allow.
+//! Reads rate, channels and length of a recording without a decoder. A file that claims more than its size is
+//! truncated, so the length never exceeds its bytes.
 
 use super::{SoundError, mp3};
 use crate::MediaType;
@@ -13,9 +13,9 @@ pub struct SoundHeader {
     pub frames: u64,
 }
 
-/// Of a stream whose writer did not know its length.
+/// The length of a stream of unknown length.
 const UNKNOWN: u32 = u32::MAX;
-/// Opus counts time at this rate, whatever the sound was recorded at.
+/// Opus measures time at this rate, whatever the rate of the recording.
 const OPUS_RATE: u32 = 48_000;
 
 impl SoundHeader {
@@ -107,7 +107,7 @@ fn flac(bytes: &[u8]) -> Outcome {
         channels: u16::try_from(packed >> 41 & 7).ok()? + 1,
         frames: packed & 0xf_ffff_ffff,
     };
-    // Zero stands for an unknown length.
+    // Zero means an unknown length.
     if header.frames == 0 {
         return None;
     }

@@ -18,7 +18,7 @@ pub fn listen(bytes: &[u8], rate: u32, most: f64) -> Result<Sound, SoundError> {
     Sound::new(rate, 1, samples)
 }
 
-/// The same in blocks. What the file held is told at the end.
+/// The same in blocks. Returns the file's properties at the end.
 pub fn listen_in_blocks(
     bytes: Vec<u8>,
     rate: u32,
@@ -46,12 +46,12 @@ pub fn listen_in_blocks(
 /// Mixes channels and changes the rate, chunk by chunk.
 struct Mixer {
     rate: u32,
-    /// At the wanted rate, not given on yet.
+    /// At the requested rate, not returned yet.
     samples: Vec<f32>,
     /// Rate of the file, once a block was decoded.
     found: Option<(u32, Option<Fft<f32>>)>,
     pending: Vec<f32>,
-    /// Frames of the file so far.
+    /// Number of the file's frames.
     frames: u64,
     /// Samples at the beginning that are the resampler's delay.
     late: usize,
@@ -129,7 +129,7 @@ impl Mixer {
         self.samples.clear();
     }
 
-    /// Brings out the rest: silence behind the sound.
+    /// Flushes the resampler with silence.
     fn finish(&mut self) -> Result<(), SoundError> {
         let Some((rate, resampler)) = &mut self.found else {
             return Err(SoundError::NoSound);
@@ -188,7 +188,7 @@ mod tests {
         Sound::new(rate, channels as u16, samples.collect()).unwrap()
     }
 
-    /// How far a sound is from the tone, loudest place, away from its ends.
+    /// The largest difference of a sound and the tone, except at the ends.
     fn gap(heard: &Sound) -> f32 {
         let wanted = tone(heard.rate(), 1, heard.seconds() as f32);
         let pairs = heard.samples().iter().zip(wanted.samples());

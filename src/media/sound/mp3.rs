@@ -1,7 +1,7 @@
-//! MP3 (MPEG-1, -2 and -2.5 Layer III) of a constant bit rate, which every player knows.
+//! MP3 (MPEG-1, -2 and -2.5 Layer III) with a constant bit rate, which every player supports.
 //!
-//! A decoder gives the sound 1,105 samples late and fills the last frame: the first frame of a file says both, and players
-//! that read it leave them out. A stream has no such frame: its length is unknown when it begins.
+//! A decoder delays the sound by 1,105 samples and pads the last frame: the first frame of a file has both numbers, and
+//! players that read it skip the padding. A stream has no such frame, because its length is unknown at the start.
 
 use rusty_mp3::{Error, Mp3Encoder, Mp3EncoderConfig};
 
@@ -16,8 +16,8 @@ pub const MP3_RATES: [u32; 9] = [
 
 const MOST_CHANNELS: u16 = 2;
 
-/// An MP3 that is written while the sound comes. From 32 kHz on the encoder lends bits from frame to frame and writes all
-/// of them at the end.
+/// An MP3 that is encoded incrementally. From 32 kHz on the encoder has a bit reservoir and writes all frames at the
+/// end.
 pub struct Mp3Stream {
     encoder: Mp3Encoder,
     rate: u32,
@@ -55,7 +55,7 @@ impl Mp3Stream {
                 rate,
             });
         }
-        // Without samples too there is a file.
+        // An empty recording gives a file, too.
         stream.encode(&[])?;
         Ok(stream)
     }
@@ -63,7 +63,7 @@ impl Mp3Stream {
     /// The bytes of the file that the next samples make whole.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<u8>, SoundError> {
         self.encode(samples)?;
-        // The first frame would say that the file is empty.
+        // The first frame would declare an empty file.
         if !self.has_begun && self.encoder.next_packet().is_ok() {
             self.has_begun = true;
         }
@@ -100,7 +100,7 @@ fn failed(_: Error) -> SoundError {
     SoundError::Encoder(MediaType::Mp3)
 }
 
-/// The length as the first frame tells it, else of frames of the same bit rate.
+/// The length in the first frame, or else computed from the bit rate.
 pub fn header(bytes: &[u8]) -> Option<Result<SoundHeader, SoundError>> {
     let frame = Frame::read(bytes)?;
     let sound = |frames| SoundHeader {
@@ -140,7 +140,7 @@ struct Frame {
     rate: u32,
     channels: u16,
     bits_per_second: u64,
-    /// Of each channel.
+    /// Per channel.
     samples: u64,
 }
 
@@ -179,7 +179,7 @@ impl Frame {
         self.samples / 8 * self.bits_per_second / u64::from(self.rate)
     }
 
-    /// Where the fields about the whole file are, in its first frame.
+    /// Offset of the file's fields in the first frame.
     fn info_at(&self) -> usize {
         4 + match (self.is_mpeg1, self.channels) {
             (true, 2) => 32,

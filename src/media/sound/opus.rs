@@ -27,12 +27,12 @@ pub struct OpusStream {
     packet_frames: usize,
     /// Ticks of 48,000 Hz a frame.
     ticks: usize,
-    /// Ticks that the encoder is late by: silence behind the sound brings out the rest.
+    /// The encoder's delay in ticks: trailing silence flushes it.
     late: usize,
     /// Samples that were not encoded. At least one is kept for the last packet.
     rest: Vec<f32>,
     packet: Vec<u8>,
-    /// Frames of the sound so far.
+    /// Number of the sound's frames.
     frames: usize,
     packets: usize,
 }
@@ -115,7 +115,7 @@ impl OpusStream {
     fn encode_end(&mut self) -> opus_pure::Result<()> {
         let silence = self.late.div_ceil(self.ticks);
         let packets = (self.frames + silence).div_ceil(self.packet_frames);
-        // The position of the last page says where the sound ends within its packet.
+        // The position of the last page is the end of the sound within its packet.
         let end = (self.late + self.frames * self.ticks) as u64;
         let mut block = std::mem::take(&mut self.rest);
         while self.packets < packets {
@@ -168,7 +168,7 @@ pub fn from_opus(bytes: &[u8], bounds: SoundBounds) -> Result<Sound, SoundError>
     Sound::new(DECODED_RATE, header.channels, samples)
 }
 
-/// Stops behind the bounds: a packet of a few bytes may stand for a tenth of a second.
+/// Stops after the limit: a packet of a few bytes may contain a tenth of a second.
 fn read(bytes: &[u8], bounds: SoundBounds) -> opus_pure::Result<Vec<f32>> {
     let rate = i32::try_from(DECODED_RATE).unwrap_or(i32::MAX);
     let mut reader = OggOpusReader::new(bytes)?;

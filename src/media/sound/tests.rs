@@ -155,7 +155,7 @@ fn voice(rate: u32) -> Sound {
     Sound::new(rate, 1, samples.collect()).unwrap()
 }
 
-/// Decibels of a sound above what its encoding changed, of all channels as one.
+/// Signal-to-noise ratio in decibels after encoding, with all channels mixed.
 fn signal_to_noise(sound: &Sound, file: &[u8]) -> f64 {
     let again = listen(file, sound.rate(), 10.0).unwrap();
     let channels = usize::from(sound.channels());
@@ -274,7 +274,7 @@ fn a_header_that_claims_hours_is_refused() {
     let mut wav = written(MediaType::Wav, &tone(8_000, 1, 100));
     wav[40..44].copy_from_slice(&2_000_000_000_u32.to_le_bytes());
     assert_eq!(inspect(&wav, MediaType::Wav), Err(SoundError::Truncated));
-    // A stream says that it does not know, and has as much as there is.
+    // A stream declares an unknown length, and ends with its bytes.
     wav[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(inspect(&wav, MediaType::Wav).unwrap().frames, 100);
     let mut flac = written(MediaType::Flac, &tone(8_000, 1, 100));

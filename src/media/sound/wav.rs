@@ -12,7 +12,7 @@ use crate::MediaType;
 pub enum WavFormat {
     /// Plays everywhere.
     Int16,
-    /// Nothing is clipped.
+    /// Without clipping.
     Float32,
 }
 
@@ -72,13 +72,13 @@ pub fn from_wav(bytes: &[u8], bounds: SoundBounds) -> Result<Sound, SoundError> 
         expected: MediaType::Wav,
     })?;
     let sound = Sound::new(spec.sample_rate, spec.channels, samples)?;
-    // The header may have said otherwise.
+    // The header may have another length.
     bounds.check(sound.header())?;
     Ok(sound)
 }
 
-/// The header of a WAV of one channel and 16 bits, for `bytes` of samples. The largest number says that their count is
-/// unknown: players then read to the end.
+/// The header of a WAV with one channel and 16 bits, for `bytes` of samples. The largest number means an unknown
+/// length: players then read to the end.
 pub fn wav_header(rate: u32, bytes: u32) -> Vec<u8> {
     const BLOCK: u16 = 2;
     const HEADER: u32 = 36;

@@ -1,10 +1,9 @@
-//! Animated WebP: frames that are each an image of their own, shown forever. Larger than an MP4, and shown wherever images
-//! are.
+//! Animated WebP: a sequence of independent images in a loop. Larger than an MP4, and displayed wherever images are.
 
 use super::{MOST_RATE, VideoError};
 use crate::image::{Pixels, Size, WebpQuality, to_webp};
 
-/// Writes a file from frames that come one by one.
+/// Writes a file incrementally from frames.
 #[derive(Debug)]
 pub struct WebpWriter {
     size: Size,

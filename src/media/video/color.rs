@@ -1,5 +1,5 @@
-//! The sequence parameters of H.264 end with a flag for notes about how to show the frames, which the encoder leaves
-//! unset. Here it is set, with the one note that colors are those of BT.709: players guess otherwise, by the size.
+//! The sequence parameters of H.264 end with a flag for display hints (VUI), which the encoder leaves unset. This
+//! module sets it, with a single hint that colors are BT.709: players would guess from the size.
 
 /// Before each unit of a stream.
 const START: [u8; 4] = [0, 0, 0, 1];
@@ -31,7 +31,7 @@ pub fn noted(units: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Units without what stands before them.
+/// Units without their start codes.
 fn split(stream: &[u8]) -> Vec<&[u8]> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -54,7 +54,7 @@ fn split(stream: &[u8]) -> Vec<&[u8]> {
     units.collect()
 }
 
-/// None where the last flag is set already.
+/// `None` if the last flag is set already.
 fn with_note(unit: &[u8]) -> Option<Vec<u8>> {
     let (head, body) = unit.split_first()?;
     let plain = without_escapes(body);
@@ -62,7 +62,7 @@ fn with_note(unit: &[u8]) -> Option<Vec<u8>> {
         .iter()
         .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1))
         .collect();
-    // The end is a set bit and unset ones behind it.
+    // The end is a set bit, followed by unset ones.
     while !bits.pop()? {}
     if bits.pop()? {
         return None;
@@ -81,7 +81,7 @@ fn with_note(unit: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A 3 behind two zeros only keeps them from looking like a start.
+/// Removes emulation prevention: a 3 after two zeros, which keeps the bytes from looking like a start code.
 fn without_escapes(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let mut kept = Vec::with_capacity(bytes.len());

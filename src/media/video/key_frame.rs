@@ -39,7 +39,7 @@ impl Codec {
         })
     }
 
-    /// Whether a frame is one that needs no other, with something in it.
+    /// Whether a frame is a key frame with content.
     pub(super) fn holds_picture(self, frame: &[u8]) -> bool {
         match self {
             Self::H264(length) => {
@@ -71,7 +71,7 @@ fn is_picture(bytes: &[u8], header: usize) -> bool {
     bytes.len() >= LEAST_PICTURE_BYTES && bytes[header..].iter().any(|byte| *byte != 0)
 }
 
-/// The units of a frame, each with its length before it. None is empty.
+/// The units of a frame, each after its length. Empty ones are skipped.
 fn units(frame: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = frame;
     std::iter::from_fn(move || {
@@ -111,7 +111,7 @@ fn av1(frame: &[u8]) -> bool {
             SEQUENCE_HEADER => is_still = first & 8 != 0,
             // Not shown again, and of type 0.
             FRAME_HEADER | FRAME if is_still || first >> 5 == 0 => {
-                // Of a header alone, tiles follow in units of their own.
+                // After a header alone, tiles follow in separate units.
                 return is_picture(payload, 1) || is_picture(rest, 1);
             }
             FRAME_HEADER | FRAME => return false,
@@ -159,7 +159,7 @@ fn vp9(frame: &[u8]) -> bool {
     is_vp9 && !is_shown_again && is_key && bits(24) == SYNC && is_picture(frame, 5)
 }
 
-/// A video object plane that is coded by itself.
+/// An intra-coded video object plane.
 fn mpeg4(frame: &[u8]) -> bool {
     const PLANE: [u8; 4] = [0, 0, 1, 0xb6];
     let plane = frame.windows(4).position(|code| code == PLANE);

@@ -1,14 +1,14 @@
-//! Video as MP4 with H.264 or as animated WebP, from frames that come one by one.
+//! Video as MP4 with H.264 or as animated WebP, encoded frame by frame.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `planes` | colors as H.264 has them: BT.709, one pair of color values for four pixels |
-//! | `color` | the note in the stream that says which colors they are |
+//! | `color` | the color space in the stream |
 //! | `stills` | small images in the file |
 //! | `sheet` | frames side by side as one of them |
 //! | `animation` | animated WebP |
-//! | `track` | the track of a stranger's MP4 |
-//! | `key_frame` | whether one of its key frames holds a picture |
+//! | `track` | the track of an untrusted MP4 |
+//! | `key_frame` | checks that a key frame has content |
 //!
 //! The encoder is Rust alone: it needs no C++ compiler and no library at run time.
 
@@ -77,7 +77,7 @@ pub enum VideoError {
 const LEAST_SIDE: u32 = 16;
 const MOST_SIDE: u32 = 4096;
 const MOST_RATE: f64 = 240.0;
-/// From 0, without loss, to 51: at this number a difference is hard to see.
+/// From 0, lossless, to 51: at this number differences are hardly visible.
 const QUANTIZER: u8 = 20;
 /// A player seeks to these.
 const KEY_FRAMES_APART: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ const RED: f32 = 0.2126;
 const BLUE: f32 = 0.0722;
 const GREEN: f32 = 1.0 - RED - BLUE;
 
-/// Both sides are even. Where a pixel is transparent, its color counts nevertheless.
+/// Both sides are even. Colors of transparent pixels count, too.
 pub fn of(frame: &Pixels) -> YuvFrame {
     let (width, height) = (frame.width() as usize, frame.height() as usize);
     let channels = frame.channels().count();

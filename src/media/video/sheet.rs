@@ -1,4 +1,4 @@
-//! Frames of a video side by side, spread evenly from begin to end, whose number is not known before the end.
+//! A contact sheet of a video: frames side by side, evenly spaced, although their number is unknown before the end.
 
 use crate::image::{Channels, Pixels, Size, preview_within, reduced};
 
@@ -14,7 +14,7 @@ pub const SHEET_SIDE: u32 = FRAME_SIDE * COLUMNS as u32;
 /// Gathers the frames.
 #[derive(Debug)]
 pub struct Sheet {
-    /// One frame of so many is kept.
+    /// Interval of the kept frames.
     every: u32,
     frames: Vec<Pixels>,
 }
@@ -88,7 +88,7 @@ mod tests {
     use super::{SHEET_SIDE, Sheet, spread};
     use crate::image::{Bounds, Channels, Pixels, Size, decode};
 
-    /// A frame whose brightness tells its number.
+    /// A frame whose brightness encodes its number.
     fn frame(number: u32) -> Pixels {
         let size = Size {
             width: 320,

@@ -1,4 +1,4 @@
-//! Small images of a video, as WebP in boxes of their own at the end of the file. Players pass such boxes by.
+//! Small images of a video, as WebP in separate boxes at the end of the file. Players ignore such boxes.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -9,16 +9,16 @@ use crate::MediaType;
 pub enum VideoStill {
     /// The first frame.
     Poster,
-    /// Frames from begin to end, side by side.
+    /// Frames from start to end, side by side.
     Sheet,
 }
 
-/// The kind of box for what the format has no name for.
+/// The type of boxes without a registered name.
 const NAME: u32 = u32::from_be_bytes(*b"uuid");
 const ID_BYTES: u64 = 16;
 /// A length and a name.
 const HEAD: u64 = 8;
-/// The length of a box whose length stands behind its name.
+/// Marks a box whose length follows its name.
 const LONG: u64 = 1;
 const MOST_BYTES: u64 = 1 << 18;
 /// Boxes of a file, its fragments counted in.
@@ -34,7 +34,7 @@ impl VideoStill {
     }
 }
 
-/// The box of an image; empty where there is none, for a video is complete without.
+/// The box of an image; empty without one, since it is optional.
 pub fn boxed(still: VideoStill, image: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEAD + ID_BYTES + image.len() as u64).unwrap_or_default();
     if length == 0 || image.is_empty() {
@@ -46,7 +46,7 @@ pub fn boxed(still: VideoStill, image: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The WebP of a file. None where there is none, and of a file that is no MP4 or is cut off.
+/// The WebP of a file. `None` without one, and for a file that is truncated or no MP4.
 pub fn still(mut file: impl Read + Seek, wanted: VideoStill) -> io::Result<Option<Vec<u8>>> {
     let end = file.seek(SeekFrom::End(0))?;
     let mut at = 0;
@@ -69,13 +69,13 @@ pub fn still(mut file: impl Read + Seek, wanted: VideoStill) -> io::Result<Optio
 struct BoxHead {
     /// Set for a box without a name.
     id: Option<[u64; 2]>,
-    /// Where the image begins.
+    /// Offset of the image.
     start: u64,
     bytes: u64,
     next: u64,
 }
 
-/// None at the end, and where no box can begin.
+/// `None` at the end, and if no box can begin here.
 fn read_head(mut file: impl Read + Seek, at: u64, end: u64) -> io::Result<Option<BoxHead>> {
     let whole = HEAD + ID_BYTES;
     let left = end.saturating_sub(at);

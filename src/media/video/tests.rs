@@ -31,7 +31,7 @@ const SIZE: Size = Size {
     height: 40,
 };
 
-/// Where a name of a box stands.
+/// Offset of a box's name.
 fn place(file: &[u8], name: &[u8]) -> usize {
     file.windows(4).position(|four| four == name).unwrap()
 }

@@ -1,5 +1,5 @@
-//! The video track of an MP4 from a stranger: its size, frames and length as the tables say, all frames inside of the file,
-//! and a key frame that holds a picture. No frame is decoded.
+//! Checks the video track of an untrusted MP4: its size, frames and length by its tables, all frames inside the file,
+//! and a key frame with content. No frame is decoded.
 
 use super::key_frame::Codec;
 
@@ -38,9 +38,9 @@ pub enum TrackError {
 /// An hour at 60 frames a second.
 const MOST_FRAMES: u32 = 216_000;
 const MOST_TRACKS: usize = 16;
-/// Key frames that are looked at for a picture.
+/// Limit of key frames that are checked for content.
 const LOOKED_AT: usize = 8;
-/// From the start of a description of frames to the boxes inside of it.
+/// Offset of the boxes inside a description of frames.
 const VISUAL_ENTRY_BYTES: usize = 78;
 
 type TrackResult<T> = Result<T, TrackError>;
@@ -71,7 +71,7 @@ struct Box4<'a> {
     content: &'a [u8],
 }
 
-/// The boxes that stand one after the other. A box that claims more bytes than there are ends them.
+/// A sequence of boxes, ended by a box that claims more bytes than the rest.
 struct Boxes<'a>(&'a [u8]);
 
 impl<'a> Iterator for Boxes<'a> {
@@ -99,7 +99,7 @@ fn inside(bytes: &[u8], name: [u8; 4]) -> Option<&[u8]> {
     found.map(|found| found.content)
 }
 
-/// What a track says about its frames.
+/// Tables of a track's frames.
 struct Tables<'a> {
     timescale: u32,
     codec: Codec,
@@ -222,7 +222,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Where each frame is, and its length; none where the tables do not say.
+    /// Offset and length of each frame; `None` if the tables lack them.
     fn places(&self) -> impl Iterator<Item = Option<(u64, u64)>> {
         let mut rows = self.chunks.chunks_exact(12).peekable();
         let (mut chunk, mut in_chunk, mut left, mut at) = (0_u32, 0_u32, 0_u32, 0_u64);
@@ -283,7 +283,7 @@ fn times(table: &[u8]) -> TrackResult<(u32, u64)> {
     }
 }
 
-/// Sizes of frames, and how many there are.
+/// Sizes and number of frames.
 fn sizes(table: &[u8]) -> TrackResult<(Sizes<'_>, u32)> {
     let missing = TrackError::Missing("sizes of frames");
     let (Some(same), Some(count)) = (word(table, 4), word(table, 8)) else {
@@ -295,7 +295,7 @@ fn sizes(table: &[u8]) -> TrackResult<(Sizes<'_>, u32)> {
     }
 }
 
-/// The rows of a table whose count stands at `at`; none where there are fewer.
+/// The rows of a table whose number is stored at `at`; `None` if there are fewer.
 fn rows(table: &[u8], at: usize, bytes_each: usize) -> Option<&[u8]> {
     let count = word(table, at)? as usize;
     let begin = at.checked_add(4)?;

@@ -1,8 +1,8 @@
-//! PDF files as models read them: pages as images, and their text.
+//! PDF files for models: pages as images, and their text.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `page_text` | the text of a page, in the order in which it is drawn |
+//! | `page_text` | the text of a page, in drawing order |
 
 mod page_text;
 
@@ -116,7 +116,7 @@ fn pages(
     Ok(lengths)
 }
 
-/// A page as a PNG or JPEG whose longer side has at most so many pixels.
+/// A page as a PNG or JPEG whose longer side has at most `side` pixels.
 fn image<'a>(page: &'a Page<'a>, cache: &RenderCache<'a>, side: u16) -> Result<Vec<u8>, PdfError> {
     let (width, height) = page.render_dimensions();
     let longer = width.max(height);
@@ -143,7 +143,7 @@ fn image<'a>(page: &'a Page<'a>, cache: &RenderCache<'a>, side: u16) -> Result<V
         height: pixmap.height().into(),
     };
     let rgba = pixmap.data_as_u8_slice().chunks_exact(4);
-    // The canvas is white before anything is drawn, so that nothing shines through.
+    // The canvas is initially white, so that no pixel is transparent.
     let rgb: Vec<u8> = rgba
         .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
         .collect();

@@ -1,5 +1,5 @@
-//! The text of a page, in the order in which it is drawn. Fonts tell characters; words and lines follow from where the
-//! glyphs stand.
+//! The text of a page, in drawing order. Characters come from fonts; words and lines are inferred from the positions of
+//! glyphs.
 
 use hayro::hayro_interpret::font::{Glyph, GlyphRun};
 use hayro::hayro_interpret::hayro_cmap::BfString;
@@ -16,10 +16,10 @@ const UNITS: f64 = 1000.0;
 const WORD_GAP: f64 = 0.15;
 /// A glyph further above or below begins a line.
 const LINE_GAP: f64 = 0.4;
-/// A glyph so far behind the end of the last one begins a line too.
+/// A glyph this far before the end of the last one begins a line, too.
 const BACK_GAP: f64 = 1.0;
 
-/// At most so many bytes and one character.
+/// At most `most` bytes and one character.
 pub fn of<'a>(page: &'a Page<'a>, most: usize) -> String {
     let cache = InterpreterCache::new();
     let transform = page.initial_transform(true).to_kurbo();
@@ -43,12 +43,12 @@ struct PageText {
     most: usize,
 }
 
-/// Where the last glyph ended.
+/// End of the last glyph.
 struct GlyphEnd {
     at: Point,
-    /// Of its line, one long.
+    /// Unit vector of its line.
     direction: Vec2,
-    /// Of its font.
+    /// Size of its font.
     size: f64,
 }
 

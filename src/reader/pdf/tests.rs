@@ -60,7 +60,7 @@ fn pages_are_images_of_what_is_drawn() {
         content: "0 0 1 rg 0 0 100 800 re f",
     };
     let images = images(pdf(&[red, tall]));
-    // 200 by 100 points at twice their size, as the limit says; 800 points at half of it.
+    // 200 by 100 points at twice their size, by the limit; 800 points at half of it.
     assert_eq!(images[0].dimensions(), (400, 200));
     assert_eq!(images[1].dimensions(), (50, 400));
     let at = |x, y| images[0].get_pixel(x, y);
@@ -91,7 +91,7 @@ fn text_is_read_in_words_and_lines() {
         line(10, 80, "Sixty ships"),
         line(10, 60, "came"),
         line(80, 60, "in"),
-        // Letters one by one, as programs for texts place them.
+        // Single letters, as placed by word processors.
         "BT /F 12 Tf 10 40 Td [(H) 20 (ar) -30 (bour) -400 (town)] TJ ET".to_owned(),
     ];
     let content = content.concat();
