@@ -26,7 +26,7 @@ impl AliasConfig {
     }
 }
 
-/// A name that stands for two models.
+/// An alias that is defined twice.
 pub fn named_twice(aliases: &[AliasConfig]) -> Option<&str> {
     let mut seen = std::collections::HashSet::new();
     let mut names = aliases.iter().map(|alias| alias.name.as_str());

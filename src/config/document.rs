@@ -1,4 +1,4 @@
-//! A configuration file as tables of raw values, each with the line it stands on.
+//! A configuration file as tables of raw values with their line numbers.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::problem::{ConfigError, Problem};
 use super::raw::Raw;
 use super::{repeated_sections, sections};
 
-/// The tables of a file. The empty document stands for no file at all.
+/// The tables of a file. The empty document represents a missing file.
 #[derive(Debug, Default)]
 pub struct Document {
     pub file: PathBuf,
@@ -23,7 +23,7 @@ pub struct Table {
     pub name: String,
     pub line: usize,
     pub repeated: bool,
-    /// The name that stands in its header for [`PLACEHOLDER`].
+    /// The name in place of [`PLACEHOLDER`] in its header.
     pub of: Option<String>,
     pub entries: Vec<Entry>,
 }

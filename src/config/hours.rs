@@ -15,7 +15,7 @@ struct HourSpan {
     text: String,
     /// Begins with Monday.
     days: [bool; 7],
-    /// Minutes of the day; the end is before the beginning where midnight lies between.
+    /// Minutes of the day; the end is before the start if midnight is in between.
     from: u32,
     to: u32,
 }

@@ -119,7 +119,7 @@ impl Loaded {
     }
 }
 
-/// The sections that stand once in a file.
+/// The sections that occur once in a file.
 pub fn sections() -> [&'static [Setting]; 8] {
     [
         WorkerConfig::SETTINGS,

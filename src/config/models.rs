@@ -58,8 +58,8 @@ impl Value for Quantization {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Served(pub Vec<String>);
 
-/// Whether a model's name is meant as a path: it says where it is, or it ends like a file of weights and does not say
-/// which repository's, as `org/name:FILE` does.
+/// Whether a model's name is a path: it begins like one, or ends like a weight file without a repository as in
+/// `org/name:FILE`.
 pub fn is_path(name: &str) -> bool {
     let starts = ["/", "./", "../", "~/"]
         .iter()

@@ -80,7 +80,7 @@ impl OwnerConfig {
             || self.most_heat.is_some()
     }
 
-    /// The rules that are set, as they stand in the file.
+    /// The configured rules, in the syntax of the file.
     pub fn rules(&self) -> Vec<String> {
         let programs = (!self.pause_for.is_empty()).then(|| self.pause_for.join(", "));
         let all = [

@@ -1,4 +1,4 @@
-//! The address of the owner's page, and the worth of kudos that the page may compare with the cost of energy.
+//! The address of the owner's page, and the value of kudos that the page compares with the cost of energy.
 
 use std::net::SocketAddr;
 

@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         Some(value)
     }
 
-    /// Notes a secret that stands in a file which every user of this machine can read.
+    /// Records a secret in a file that every user of this machine can read.
     fn note_exposure(&mut self, setting: &Setting, written: &Written<'_>) {
         let text = written.raw.text().unwrap_or_default();
         let place = Place {

@@ -16,7 +16,7 @@ pub struct Sources {
     pub folder: PathBuf,
 }
 
-/// A flag of the command line that stands for a setting.
+/// A command-line flag for a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
     /// As typed: `--offline`.
@@ -38,8 +38,8 @@ fn home_of_user() -> String {
 }
 
 impl Sources {
-    /// A file, the environment of this process and its folder. Services may run without HOME: their user has a home folder
-    /// all the same, or there is one for them all.
+    /// A file, the environment of this process and its folder. Services may run without HOME: then the user database
+    /// has their home folder, or else a common one is used.
     pub fn of_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
         // A variable that is no text cannot be one of ours.
         let mut environment: Environment = std::env::vars_os()

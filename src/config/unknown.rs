@@ -11,7 +11,7 @@ use super::{repeated_sections, sections};
 const OURS: &str = "MUSTER_";
 
 impl Reader<'_> {
-    /// Notes every key, section and variable that no setting stands for.
+    /// Reports unknown keys, sections and variables.
     pub fn refuse_unknown(&mut self) {
         for table in &self.document.tables {
             self.refuse_unknown_in(table);

@@ -14,9 +14,9 @@ use super::units::{parse_duration, show_duration};
 pub trait Value: Sized {
     /// The expected value, as part of a message: `a whole number`.
     fn wanted() -> String;
-    /// The value, or why not. An empty reason means that [`Value::wanted`] says it all.
+    /// The value, or an error. An empty error is complete with [`Value::wanted`].
     fn parse(raw: &Raw, place: &Place<'_>) -> Result<Self, String>;
-    /// The value as it would stand in the file; `None` when it is unset.
+    /// The value in the syntax of the file; `None` if it is unset.
     fn show(&self) -> Option<String>;
 
     /// Whether others must not read it.

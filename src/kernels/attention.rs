@@ -64,7 +64,8 @@ impl AttentionPlan {
         })
     }
 
-    /// Adds bidirectional blocks: rows of a block attend to each other, also to later ones. A block lies in one span.
+    /// Adds bidirectional blocks: rows of a block attend to each other, also to later ones. A block is part of one
+    /// span.
     pub fn with_blocks(self, blocks: &[Range<usize>]) -> Result<Self> {
         if blocks.is_empty() {
             return Ok(self);
@@ -138,7 +139,7 @@ pub struct AttentionOptions {
     pub reach: AttentionReach,
 }
 
-/// Which tokens a query sees, as far as its window goes.
+/// The tokens that a query attends to, within its window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AttentionReach {
     /// The tokens up to its own.

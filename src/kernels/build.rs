@@ -20,8 +20,8 @@ fn main() {
     }
 }
 
-/// Machine code for GPUs that there are, so that no owner waits for a compiler at the first prompt, and PTX, which drivers
-/// compile for later ones.
+/// GPUs with precompiled machine code, so that their owners wait for no compiler at the first prompt; later ones use
+/// PTX, compiled by the driver.
 const GPUS: [&str; 5] = ["80", "86", "89", "90", "120"];
 
 fn compile() {

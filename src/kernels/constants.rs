@@ -12,7 +12,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// On the one device that ever asks, f32 in one dimension.
+    /// The copy on the only device that uses it, f32 in one dimension.
     pub fn on(&self, device: &Device) -> Result<&Tensor> {
         if let Some(there) = self.there.get() {
             return Ok(there);

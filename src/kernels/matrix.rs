@@ -1,4 +1,4 @@
-//! Weights as the products of this machine's CPU want them.
+//! Weights packed for the matrix products of this machine's CPU.
 
 use std::ops::Range;
 
@@ -19,8 +19,7 @@ impl PackedMatrix {
         cpu::Matrix::supports(stored.into(), rows, cols)
     }
 
-    /// Packs `bytes`, row-major blocks as GGUF stores them, which may lie in a mapped file: nothing but the
-    /// packed copy is allocated.
+    /// Packs `bytes`, row-major blocks of GGUF, possibly in a mapped file: allocates only the packed copy.
     pub fn pack(
         stored: impl Into<WeightType>,
         bytes: &[u8],

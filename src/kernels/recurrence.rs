@@ -21,7 +21,7 @@ pub struct StateSpan {
 /// Sizes of a layer's state of a sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StateShape {
-    /// Numbers of the rows that a short convolution looks back at.
+    /// Numbers of the past rows of a short convolution.
     pub convolution: usize,
     /// Numbers of the recurrence's state.
     pub recurrence: usize,
@@ -170,7 +170,7 @@ impl ShortConvolution {
         })
     }
 
-    /// Numbers of the rows that it looks back at.
+    /// Numbers of its past rows.
     pub fn state_numbers(&self) -> usize {
         (self.kernel - 1) * self.channels
     }
@@ -216,7 +216,7 @@ pub struct RecurrenceShape {
     pub value_heads: usize,
     pub key_dim: usize,
     pub value_dim: usize,
-    /// Value heads take key heads by turns; otherwise each key head serves neighbours.
+    /// Value heads alternate between key heads; otherwise each key head serves neighbours.
     pub is_tiled: bool,
 }
 

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, IndexOp, Result, Tensor, bail};
 
 use super::{cpu, cuda};
 
-/// Which values of a head turn together.
+/// The pairs of a head's values that are rotated together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopeStyle {
     /// Value `i` with value `i + half` (GPT-NeoX, and Llama as Hugging Face stores it).
@@ -28,7 +28,7 @@ pub struct RopeTable {
     on_device: Option<(Tensor, Tensor)>,
 }
 
-/// Cosines and sines, one row of `inverse_frequencies.len()` for each position met so far.
+/// Cosines and sines, one row of `inverse_frequencies.len()` per position so far.
 #[derive(Debug, Default)]
 pub struct Angles {
     pub cos: Vec<f32>,
@@ -107,7 +107,7 @@ impl RopeTable {
         self.style
     }
 
-    /// Half of the values that turn.
+    /// Half of the rotated values.
     pub fn half(&self) -> usize {
         self.inverse_frequencies.len()
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// Larger frames are handed on in pieces of this size. A multiple of four: a mask has four bytes.
 const PIECE: usize = 32 << 10;
-/// Up to here a message is small: neither counted nor looked through before it is read.
+/// Messages up to this size are not counted or checked before they are read.
 pub const SMALL_MESSAGE: usize = 64 << 10;
 /// The first part of an unfinished message may take this long.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -165,7 +165,7 @@ impl<S, B> Intake<S, B> {
         self.written
     }
 
-    /// When the unfinished message, if there is one, has to have made progress.
+    /// The time at which an unfinished message must have made progress.
     pub fn deadline(&self) -> Option<Instant> {
         let earned = Duration::from_secs_f64(self.come as f64 / SLOWEST);
         self.since.map(|since| since + PATIENCE + earned)
@@ -198,7 +198,7 @@ impl<S, B: MessageBudget> Intake<S, B> {
                     out.put_slice(&[byte]);
                     self.state = after_handshake_byte(seen, byte);
                     if matches!(self.state, State::Header) {
-                        // The handshake is read by itself.
+                        // The handshake is read separately.
                         break;
                     }
                 }

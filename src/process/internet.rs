@@ -30,7 +30,7 @@ const INSIDE: &[Network4] = &[
 /// public.
 const GLOBAL: Network6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// And networks that are set apart in it: protocols, Teredo among them; documentation; IPv4 behind 6to4.
+/// Special-purpose networks inside it: protocols such as Teredo; documentation; 6to4.
 const APART: &[Network6] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),

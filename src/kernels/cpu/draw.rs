@@ -3,7 +3,7 @@
 use super::level::{Level, at_every_level};
 use super::math::exp;
 
-/// Numbers that are compared or added side by side.
+/// Numbers processed together.
 const LANES: usize = 16;
 /// Length of a chunk of weights whose f32 sum is as exact as the weights are.
 const SUMMED: usize = 4096;

@@ -1,4 +1,4 @@
-//! Which instructions this CPU has: the one place that asks.
+//! Detects the instruction sets of this CPU, for the whole crate.
 
 use std::sync::OnceLock;
 

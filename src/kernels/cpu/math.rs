@@ -40,7 +40,7 @@ pub fn tanh(x: f32) -> f32 {
     2.0 * sigmoid(2.0 * x) - 1.0
 }
 
-/// How much of the standard normal distribution lies below `x`, to 2e-7: Abramowitz and Stegun, 7.1.26.
+/// The standard normal distribution function at `x`, to 2e-7: Abramowitz and Stegun, 7.1.26.
 #[inline(always)]
 pub fn normal_share(x: f32) -> f32 {
     let distance = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
@@ -53,7 +53,7 @@ pub fn normal_share(x: f32) -> f32 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The square of the sine, which repeats every half turn.
+/// The squared sine, which has the period pi.
 #[inline(always)]
 pub fn sine_squared(x: f32) -> f32 {
     // π in three parts, the first two short enough that their multiples are exact.

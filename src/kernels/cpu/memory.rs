@@ -27,7 +27,7 @@ unsafe impl Plain for half::f16 {}
 // SAFETY: as above.
 unsafe impl Plain for half::bf16 {}
 
-/// Bytes aligned to a cache line, or to a huge page when there are many.
+/// Memory aligned to a cache line, or to a huge page if it is large.
 #[derive(Debug)]
 pub struct Aligned {
     start: NonNull<u8>,

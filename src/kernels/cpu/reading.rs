@@ -1,8 +1,8 @@
 //! Reads memory and nothing else: the bandwidth limit of memory-bound kernels.
 
-/// Streams that a thread reads side by side: more loads are under way than one stream's prefetching allows.
+/// Parallel streams of a thread: more loads are in flight than with a single stream's prefetching.
 const STREAMS: usize = 4;
-/// Numbers of a cache line, each with a sum of its own: loads and not one chain of additions set the pace.
+/// Numbers of a cache line, each with a separate sum, so that loads are the bottleneck and not a chain of additions.
 const LINE: usize = 8;
 
 /// The sum of all numbers, so that no read can be left out.

@@ -10,7 +10,7 @@ use super::threads::{Disjoint, share};
 /// Interpolation between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resampling {
-    /// The place it lies in.
+    /// The nearest sample.
     Nearest,
     /// Linear interpolation. With aligned corners the outermost samples keep their positions; without, the image's
     /// edges do.

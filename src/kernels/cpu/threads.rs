@@ -10,7 +10,7 @@ use super::pool::Pool;
 /// Below this many steps (of about a nanosecond) waking the others costs more than it saves.
 const WORTH_SHARING: usize = 20_000;
 
-/// Calls `work` with ranges that cover `0..items`, on all threads if `cost` (steps in all) is worth it.
+/// Calls `work` with ranges that cover `0..items`, on all threads if `cost` (in steps) is large enough.
 pub fn share(items: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
     let is_worth_it = items > 1 && cost >= WORTH_SHARING;
     match is_worth_it.then(Pool::current).flatten() {
@@ -20,7 +20,7 @@ pub fn share(items: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
     }
 }
 
-/// Calls `work` with every item once, on all threads if `cost` (steps in all) is worth it.
+/// Calls `work` with every item once, on all threads if `cost` (in steps) is large enough.
 pub fn each<T: Send>(items: &mut [T], cost: usize, work: impl Fn(&mut T) + Sync) {
     let count = items.len();
     let items = Disjoint::new(items);

@@ -11,7 +11,7 @@ use crate::{AttentionOptions, KvDtype, PAGE_TOKENS, Span};
 pub struct Lengths {
     /// Cumulative sequence lengths: the first new token of each span, and the end of the last span.
     query_starts: Tensor,
-    /// The same for all tokens, as if the contexts lay one after the other.
+    /// The same for all tokens, as if the contexts were concatenated.
     context_starts: Tensor,
     most_new: usize,
     longest: usize,

@@ -26,7 +26,7 @@ use super::trial::{Operation, is_faulty};
 /// for future ones.
 pub const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
-/// Threads of a block, but for kernels that say otherwise.
+/// Default number of threads per block.
 pub const THREADS: u32 = 256;
 /// Threads of a warp.
 pub const WARP: u32 = 32;

@@ -50,7 +50,7 @@ pub fn has_vendor_products() -> bool {
     products::are_the_vendors()
 }
 
-/// A convolution as a product: where its taps look, and its sizes.
+/// A convolution lowered to a product: input positions of its taps, and its sizes.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "cuda"),
@@ -108,7 +108,7 @@ impl AttentionScope<'_> {
     }
 }
 
-/// A step's spans as the device wants them. Spans without new tokens are left out.
+/// A step's spans in the device's layout. Spans without new tokens are omitted.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The slot of each new token's key and value in the pages.
@@ -123,7 +123,7 @@ pub struct Plan {
     prompts: Vec<Prompt>,
 }
 
-/// Tokens that attend one by one.
+/// Tokens that attend individually.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "cuda"),
@@ -152,7 +152,7 @@ struct Prompt {
     pages: Tensor,
 }
 
-/// Tokens of spans up to this length attend one by one.
+/// Tokens of spans up to this length attend individually.
 const FEW_TOKENS: usize = 8;
 
 impl Plan {

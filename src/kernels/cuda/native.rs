@@ -23,7 +23,7 @@ use super::launch::{
 use super::trial::Operation;
 use crate::cpu::Mask;
 
-/// How a product's rows lie in its result.
+/// The layout of a product's rows in its result.
 #[derive(Clone, Copy)]
 struct ProductPlace {
     rows: usize,
@@ -507,7 +507,7 @@ pub struct ScoreShape<'a> {
     pub scale: f32,
     /// See [`crate::AttentionOptions`].
     pub cap: Option<f32>,
-    /// Tokens of a chunk, 0 where there are none.
+    /// Tokens of a chunk, 0 without chunks.
     pub chunk: usize,
     /// A score of each head that no key has, f32 `[heads]`.
     pub sinks: Option<&'a Tensor>,

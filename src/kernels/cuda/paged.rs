@@ -1,5 +1,5 @@
-//! Attention to pages on NVIDIA GPUs: new keys and values are written, single tokens attend where the pages lie, and prompts
-//! to their gathered numbers.
+//! Paged attention on NVIDIA GPUs: writes new keys and values; single tokens attend directly to the pages, prompts to
+//! gathered keys and values.
 
 #![expect(unsafe_code, reason = "kernels are launched with raw arguments")]
 
@@ -103,7 +103,7 @@ pub fn paged_attention(
         .map(Some)
 }
 
-/// Tokens of a chunk, 0 where there are none.
+/// Tokens of a chunk, 0 without chunks.
 fn chunk_of(options: AttentionOptions) -> usize {
     match options.reach {
         AttentionReach::Chunk(tokens) => tokens,

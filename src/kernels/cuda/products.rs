@@ -29,13 +29,13 @@ unsafe extern "C" {
 
 /// Whether the vendor's library does the products.
 pub fn are_the_vendors() -> bool {
-    // SAFETY: only looks whether the library opens.
+    // SAFETY: the function only tries to open the library.
     unsafe { shim_cublas_is_there() != 0 }
 }
 
 /// Whether the driver's own library opens.
 pub fn has_driver() -> bool {
-    // SAFETY: only looks whether the library opens.
+    // SAFETY: the function only tries to open the library.
     unsafe { shim_cuda_is_there() != 0 }
 }
 

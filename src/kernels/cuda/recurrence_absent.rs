@@ -1,4 +1,4 @@
-//! Stands where CUDA is not built in: there is no GPU then.
+//! Replaces the module in builds without CUDA, where no GPU exists.
 
 use candle_core::{Result, Tensor, bail};
 

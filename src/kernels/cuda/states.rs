@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use super::recurrence;
 use crate::recurrence::{DeltaRule, RecurrenceShape, StateShape, StateSpace, StateSpan};
 
-/// Rows that a kernel of convolutions looks at.
+/// Limit of the taps of a convolution's kernel.
 const MOST_TAPS: usize = 8;
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl States {
             bail!("there is no state {from} to copy to {to}");
         }
         for states in self.numbers()? {
-            // A copy of its own: a tensor is not written from itself.
+            // Copies first, because a tensor cannot be written from itself.
             let state = states.narrow(0, from, 1)?.copy()?;
             states.slice_set(&state, 0, to)?;
         }

@@ -39,7 +39,7 @@ pub fn open_untried(index: usize) -> Result<Device> {
     super::products::stand_in();
     let device = Device::new_cuda_with_stream(index)?;
     if let Device::Cuda(device) = &device {
-        // SAFETY: there is one stream, so that nothing has to wait for another.
+        // SAFETY: all work is in one stream, so no events are needed.
         unsafe { device.disable_event_tracking() };
         keep_pool(device)?;
     }

@@ -213,7 +213,7 @@ fn recurrent(device: &Device) -> Result<Vec<Tensor>> {
     Ok(results)
 }
 
-/// Numbers between -1 and 1 that look random and are the same everywhere.
+/// Pseudo-random numbers between -1 and 1, the same on every machine.
 fn x(shape: &[usize], device: &Device) -> Result<Tensor> {
     let count: usize = shape.iter().product();
     let number = |index: u32| {
@@ -266,7 +266,7 @@ fn fault(operation: Operation, device: &Device) -> Option<String> {
     }
 }
 
-/// The length of the difference by the length of the wanted; infinite where a result is no number.
+/// The norm of the difference, relative to the expected one; infinite if a result is not finite.
 fn gap(found: &Tensor, wanted: &Tensor) -> Result<f64> {
     let wide = |x: &Tensor| {
         x.to_device(&Device::Cpu)?

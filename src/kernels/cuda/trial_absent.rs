@@ -1,4 +1,4 @@
-//! Stands where CUDA is not built in: there is no kernel to try.
+//! Replaces the module in builds without CUDA, where no kernel can be tested.
 
 pub fn gpu_faults() -> Vec<String> {
     Vec::new()

@@ -16,12 +16,11 @@ pub fn write_no_core() -> io::Result<()> {
     limit(Resource::Core, 0)
 }
 
-/// Ends the process when a request takes too long, also where the parent is gone.
+/// Ends the process when a request takes too long, even without its parent.
 pub struct Watch(Sender<Option<Duration>>);
 
 impl Watch {
-    /// The thread runs when this returns: it takes stacks of its own at its start, which limits and rights that follow may
-    /// not allow any more.
+    /// Returns once the thread runs, because starting it allocates stacks that later limits might not allow.
     pub fn start() -> io::Result<Self> {
         let (sender, receiver) = channel();
         let (runs, started) = channel();

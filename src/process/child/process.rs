@@ -1,4 +1,4 @@
-//! A child as its parent sees it: start, ask, find out why it ended.
+//! The parent's handle of a child: start, request, cause of death.
 
 use std::env;
 use std::fmt;
@@ -109,7 +109,7 @@ impl ChildProcess {
         if error.kind() == io::ErrorKind::TimedOut {
             return Death::Time(limit);
         }
-        // The process has closed its pipes or broken its frames: nothing more comes of it.
+        // The process has closed its pipes or sent invalid frames, so it is killed.
         let mut child = lock(&self.child);
         let _ = child.kill();
         let status = child.wait();

@@ -116,7 +116,7 @@ impl Family {
 }
 
 impl Family {
-    /// The word that stands for this in an entry.
+    /// The word for this family in an entry.
     pub fn word(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, value)| *value == self);
         found.map_or("", |(word, _)| word)

@@ -55,7 +55,7 @@ fn an_entry_of_megabytes_is_refused_by_name() {
     assert!(refused.contains("over 256 KiB"), "{refused}");
 }
 
-/// The small entry with one piece of text exchanged is refused, and the reason says this.
+/// Checks that the small entry with a replaced part is refused for this reason.
 fn check_refused(from: &str, to: &str, reason: &str) {
     assert!(SMALL.contains(from), "{from}");
     let found = read(&SMALL.replace(from, to)).unwrap_err();

@@ -10,7 +10,7 @@ use muster_engine::runtime::Failure;
 use muster_protocol::job;
 use muster_protocol::job::{FailureKind, PromptLength};
 
-/// How soon an engine that is full may be asked again.
+/// Retry delay of a job when the engine is full.
 const FULL: Duration = Duration::from_millis(500);
 const PAUSED: Duration = Duration::from_millis(500);
 /// The same for another program.

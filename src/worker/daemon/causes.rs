@@ -181,7 +181,7 @@ fn of_connection(line: &LineState) -> Option<NoJobsReport> {
     Some(found.at(label))
 }
 
-/// The inquiry may know more than the refusal said.
+/// The inquiry may have more details than the refusal.
 fn refusal(why: &str, code: Option<RefusalCode>, line: &LineState) -> NoJobsReport {
     let is_bound = code == Some(RefusalCode::Scope) && why.contains("another name");
     let name = match code {

@@ -165,7 +165,7 @@ impl Drop for ControlSocket {
 }
 
 impl ControlRequest {
-    /// The program that asked may be gone.
+    /// The program that sent the command may have ended.
     pub fn reply(self, reply: CommandReply) {
         let _ = self.reply.send(reply);
     }

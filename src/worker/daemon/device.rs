@@ -60,14 +60,14 @@ struct NextModels {
 }
 
 impl Device {
-    /// Starts the engine of the first device that the configuration wants and that can be opened.
+    /// Starts the engine of the first configured device that can be opened.
     pub fn start(config: &Config, machine: &Machine) -> Result<Self, DaemonError> {
         let (mut devices, _) = Self::start_up_to(1, config, machine)?;
         Ok(devices.swap_remove(0))
     }
 
-    /// Starts an engine for each device that the configuration wants and that can be opened: GPUs, the one with the most
-    /// free memory first, or the CPU. Gives the reasons against other devices, too.
+    /// Starts an engine for each configured device that can be opened: GPUs, the one with the most free memory first,
+    /// or the CPU. Also returns the reasons against other devices.
     pub fn start_all(
         config: &Config,
         machine: &Machine,
@@ -91,7 +91,7 @@ impl Device {
         let (mut refusals, mut last) = (Vec::new(), None);
         let mut devices: Vec<Self> = Vec::new();
         for room in rooms {
-            // The CPU stands in where no GPU does.
+            // The CPU is used only without a usable GPU.
             let is_spare = room.device == DeviceChoice::Cpu && !devices.is_empty();
             if devices.len() == most || is_spare {
                 break;
@@ -554,7 +554,7 @@ pub fn limits(config: &Config, device: DeviceChoice) -> EngineLimits {
     }
 }
 
-/// How keys and values are stored, where the configuration says so.
+/// The configured storage type of the KV cache.
 pub fn kv_dtype(config: &Config) -> Option<KvDtype> {
     match config.engine.kv_cache {
         KvCacheSetting::Auto => None,

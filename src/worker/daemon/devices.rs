@@ -26,7 +26,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Opens the devices that the configuration wants.
+    /// Opens the configured devices.
     pub fn start(config: &Config, machine: &Machine) -> Result<Self, DaemonError> {
         let (devices, refusals) = Device::start_all(config, machine)?;
         let rooms: Vec<Room> = devices.iter().map(|device| device.room().clone()).collect();

@@ -1,5 +1,5 @@
-//! Models of the configuration that are not on disk: fetched one after the other while the worker serves the rest. A
-//! download that fails is tried again, for as long as the configuration names the model.
+//! Downloads of configured models that are not on disk: one after the other while the worker serves the others. A
+//! failed download is retried while the configuration lists the model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Why a worker cannot start, or go on.
+//! Errors that end a worker or prevent its start.
 
 use super::fit::{NoDevice, Refusal};
 use super::locate::LocateError;

@@ -1,4 +1,4 @@
-//! Brings a model of the catalog here, telling the log how far it is.
+//! Downloads a model of the catalog, with progress in the log.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};

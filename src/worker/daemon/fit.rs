@@ -66,7 +66,7 @@ pub struct Refusal {
     pub room: Room,
 }
 
-/// A device that the owner wants and that is not there.
+/// A configured device that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoDevice {
     #[error(
@@ -95,11 +95,11 @@ const LEAST_CONTEXT: usize = 1024;
 /// Default KV cache tokens per running job.
 const TOKENS_PER_JOB: usize = 1024;
 
-/// Jobs at the same time, unless the configuration says how many.
+/// Default limits of concurrent jobs.
 const MAX_RUNNING_ON_CPU: usize = 16;
 const MAX_RUNNING_ON_GPU: usize = 256;
 
-/// Prompt tokens of a step, unless the configuration says how many.
+/// Default limits of prompt tokens per step.
 const PREFILL_CHUNK_ON_CPU: usize = 512;
 const PREFILL_CHUNK_ON_GPU: usize = 2048;
 
@@ -121,8 +121,7 @@ impl Wishes {
         self.context.unwrap_or(needs.context).min(needs.context)
     }
 
-    /// How many tokens of keys and values are wanted, and how many will do. On a GPU models have their whole context, if
-    /// it fits.
+    /// The preferred and the least number of KV cache tokens. On a GPU models get their whole context, if it fits.
     fn tokens(&self, needs: &Needs, device: DeviceChoice) -> (usize, usize) {
         let longest = self.longest(needs);
         if let Some(bytes) = self.kv_bytes {

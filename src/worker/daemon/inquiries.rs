@@ -13,7 +13,7 @@ use crate::link::inquiry::{Demand, Finding, Inquiry, Verdict};
 use muster_config::Config;
 use muster_process::tasks::Tasks;
 
-/// Between looks whether a coordinator is connected.
+/// Interval of checks whether a coordinator is connected.
 const LOOK: Duration = Duration::from_secs(2);
 /// Between inquiries while that does not change.
 const INTERVAL: Duration = Duration::from_secs(120);

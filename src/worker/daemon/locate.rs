@@ -276,7 +276,7 @@ fn any(entry: &Entry, shelves: Shelves<'_>) -> Result<Option<Found>, UnpackError
     here.next().transpose()
 }
 
-/// All files of a quantization; `None` unless all of them are here.
+/// All files of a quantization; `None` if any is missing.
 fn files(
     entry: &Entry,
     quantization: &str,
@@ -350,7 +350,7 @@ fn own_path(source: &Source, shelves: Shelves<'_>) -> Result<Option<PathBuf>, Un
     }
 }
 
-/// A folder in a source, where its files lie for every model that uses them.
+/// A folder inside a source, with the files of every model that uses it.
 pub fn folder_of(
     source: &Source,
     folder: &str,
@@ -381,7 +381,7 @@ fn is_one_known_file(source: &hub::Source) -> bool {
     }
 }
 
-/// An image model is opened at its index, which stands above the folders of its components.
+/// An image model is opened at its index file, in the parent folder of its components.
 fn opened(pulled: &Pulled) -> Option<PathBuf> {
     let is_index = |path: &&PathBuf| path.file_name().is_some_and(|name| name == IMAGE_INDEX);
     if let Some(index) = pulled.files.iter().find(is_index) {
@@ -437,7 +437,7 @@ mod tests {
         sources = { q8_0 = { path = "small-q8_0.gguf" }, q4_k_m = { path = "small-q4_k_m.gguf" } }
     "#;
 
-    /// The file taken for a preference while these are here, or why there is none.
+    /// Checks the file chosen for a preference while these exist, or the error.
     fn check(here: &[&str], preferred: Option<&str>, offline: bool, expected: Result<&str, &str>) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("small.toml"), ENTRY).unwrap();

@@ -17,7 +17,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::{Kind, MemoryStay};
 use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
 
-/// How often the worker looks whether its state has changed.
+/// Interval of checks of the worker's state.
 const LOOK: Duration = Duration::from_secs(1);
 /// GPU readings change constantly: they are read only every so many checks, to limit updates.
 const LOOKS_PER_READING: u32 = 5;

@@ -218,7 +218,7 @@ pub async fn run(
                 crew = changed;
             }
             _ = crew.worker.engine_ended(), if crew.devices() == 1 => {
-                // Coordinators take the jobs back from a socket that is gone, and a new process has a clean device.
+                // Coordinators take back the jobs of a lost socket, and a new process has a clean device.
                 tasks.stop(LAST_TASKS).await;
                 return Err(DaemonError::EngineEnded);
             }

@@ -1,4 +1,4 @@
-//! How much runs of each model, and how fast jobs have gone lately.
+//! Running jobs and recent speeds of each model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Paces {
     }
 }
 
-/// Jobs too short to measure say nothing.
+/// Jobs too short to measure are ignored.
 fn mix(speed: &mut Option<f64>, tokens: u32, time: Duration) {
     const LEAST: u32 = 8;
     if tokens < LEAST || time.is_zero() {

@@ -20,7 +20,7 @@ pub struct Claims {
     can: Vec<Ability>,
     /// Text models whose templates support tool calls.
     with_tools: BTreeSet<String>,
-    /// A safety checker looks at images.
+    /// Whether a safety checker exists.
     can_judge: bool,
 }
 
@@ -212,7 +212,7 @@ mod tests {
     use crate::link::Dial;
     use muster_protocol::job::{Kind, Kinds};
 
-    /// The model says it, and the worker where all its models do.
+    /// Models with vision are registered individually, and the worker if all its models have it.
     #[test]
     fn a_model_that_sees_is_registered_so() {
         let dial = Dial::Local(([127, 0, 0, 1], 9).into());
@@ -247,7 +247,7 @@ mod tests {
             };
             let registration = registration(&post, &served, Claims::default());
             let models = registration.capacity.unwrap().models;
-            // A form says nothing of itself.
+            // A form has no capabilities.
             let can = models.into_iter().filter_map(|model| model.can);
             (registration.modalities, can.collect::<Vec<_>>())
         };

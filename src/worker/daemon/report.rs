@@ -143,7 +143,7 @@ pub struct PauseReport {
     pub state: String,
     /// The command and the rules that keep jobs away.
     pub reasons: Vec<String>,
-    /// Seconds since the epoch, where a command ends by itself.
+    /// Seconds since the epoch at which a command expires.
     pub until: Option<i64>,
 }
 
@@ -192,7 +192,7 @@ pub struct DownloadReport {
     pub received_bytes: u64,
     /// 0 until the hub has reported it.
     pub total_bytes: u64,
-    /// Why the last attempt failed; the next one follows by itself.
+    /// The reason of the last failure; the next attempt is automatic.
     pub failure: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The models of a worker, and which of them a coordinator hears of.
+//! The models of a worker, and those offered to a coordinator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::upstream::UpstreamModel;
 use muster_engine::runtime::{ModelInfo, Purpose};
 use muster_protocol::job::Kind;
 
-/// The largest image that a polled coordinator may ask for.
+/// The largest image of a polled coordinator's jobs.
 const MOST_PIXELS: u64 = 1024 * 1024;
 /// The largest image that an interrogation form may have.
 const MOST_LOOKED_AT: u64 = 4096 * 4096;

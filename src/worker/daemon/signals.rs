@@ -55,7 +55,7 @@ impl Signals {
         }
     }
 
-    /// The next signal to stop. Others are left aside: there is nothing yet, or nothing any more, that they mean.
+    /// Waits for a stop signal. Other signals are ignored, because they have no meaning during start and shutdown.
     pub async fn stop(&mut self) {
         while self.next().await != Signal::Stop {}
     }

@@ -155,7 +155,7 @@ impl WorkerState {
         self.lock().refused_models.insert(model.to_owned(), failure);
     }
 
-    /// A model is loaded, or no longer wanted.
+    /// Clears the refusal of a model that was loaded or is no longer wanted.
     pub fn is_not_refused(&self, model: &str) {
         self.lock().refused_models.remove(model);
     }
@@ -190,7 +190,7 @@ impl WorkerState {
         self.lock().upstreams = Some(upstreams.clone());
     }
 
-    /// The owner's pause, and how far it has come.
+    /// Sets the owner's pause and its progress.
     pub fn is_available(&self, availability: Availability, pause: &OwnerPause) {
         let mut sources = self.lock();
         sources.availability = availability;

@@ -16,7 +16,7 @@ use muster_process::tasks::Tasks;
 use muster_protocol::job::{FinishReason, Kudos};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// An idle worker says so again after this many minutes.
+/// Interval of the reminder in an idle worker's log, in minutes.
 const REMINDER: u64 = 60;
 
 /// Counts of everything since the start. Clones are the same.
@@ -68,7 +68,7 @@ impl Counters {
         self.0.tokens.fetch_add(tokens as u64, Ordering::Relaxed);
     }
 
-    /// Jobs that are too short to measure say nothing.
+    /// Jobs too short to measure are ignored.
     pub fn add_pace(&self, pace: &Pace) {
         if pace.writing < LEAST_TIME {
             return;
@@ -234,7 +234,7 @@ pub async fn keep(
     availability: watch::Receiver<Availability>,
     tasks: Tasks,
 ) {
-    // Without coordinators the start has said so already.
+    // Without coordinators the start has already logged it.
     if links.is_empty() {
         return;
     }

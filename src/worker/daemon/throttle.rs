@@ -32,7 +32,7 @@ struct Gates {
 }
 
 impl Throttle {
-    /// Waits until the threads of the device take a job; they go on taking jobs while the guard lives.
+    /// Waits until the threads of the device accept a job; they continue to accept jobs while the guard exists.
     pub async fn admit(&self) -> RwLockReadGuard<'_, ()> {
         self.0.admission.read().await
     }

@@ -6,7 +6,7 @@ use crate::upstream::{Api, UpstreamKind, UpstreamState, UpstreamWatch, UpstreamW
 use muster_config::{self as settings, Config, UpstreamApi, UpstreamConfig};
 use muster_process::tasks::Tasks;
 
-/// Looks at the programs of the configuration until the tasks stop; returns after the first look.
+/// Checks the configured programs until the tasks stop; returns after the first check.
 pub async fn watch_upstreams(config: &Config, tasks: &Tasks) -> UpstreamWatch {
     let wishes = upstream_wishes(config);
     UpstreamWatch::start(wishes, native_tls, tasks).await

@@ -13,10 +13,11 @@ use crate::hub::{Hub, Source};
 use crate::link::Tally;
 use muster_process::tasks::Tasks;
 
-/// How often jobs are looked for.
+/// Interval of checks for jobs.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// A model is about to be loaded: its files stay on disk for as long as the configuration or the owner wants it.
+/// Marks a model's files as used before loading: they stay on disk while the configuration or the owner wants the
+/// model.
 pub fn use_model(hub: &Hub, wanted: &str, located: &Located) {
     let in_use = &hub.settings().in_use;
     in_use.insert(wanted, &located.name, located.sources.clone());
@@ -43,7 +44,7 @@ pub fn keep_uses(hub: &Hub, state: &WorkerState, tasks: &Tasks) {
             known = models;
             let noting = Hub::new(hub.settings().clone());
             let noted = spawn_blocking(move || {
-                // Each at a time of its own: files that were last used together leave together.
+                // Separate times per model, so that the disk budget removes a model's files together.
                 used.iter().for_each(|sources| note(&noting, sources));
             });
             let noted = noted.await;

@@ -88,7 +88,7 @@ struct PostLine {
     models: LineModels,
 }
 
-/// The models that a line offers, and how it hears of others.
+/// The models that a line offers, and the channel of their updates.
 enum LineModels {
     Socket(Box<Post>, watch::Sender<Registration>),
     Calls {
@@ -160,7 +160,7 @@ impl Worker {
                     );
                 }
                 let keep = |(at, served): (usize, legacy::Served)| {
-                    // A name stands for one kind of worker there.
+                    // A name belongs to one type of worker there.
                     let name = match (at, served.kind) {
                         (0, _) | (_, PolledKind::Text) => post.name.clone(),
                         (_, PolledKind::Image) => format!("{} images", post.name),
@@ -203,9 +203,9 @@ impl Worker {
         }
     }
 
-    /// Offers other models from now on, while running jobs go on. False where this takes a new start: a coordinator that
-    /// is polled would need a line for another kind of jobs, or one line less. A model that is left out keeps its engine
-    /// until its jobs have ended.
+    /// Changes the offered models while running jobs continue. Returns false if the worker has to restart: a polled
+    /// coordinator would need a further line for another kind of jobs, or one line less. A removed model keeps its
+    /// engine until its jobs have ended.
     pub async fn offer(&self, stock: Stock) -> Result<bool, Failure> {
         let Stock { fleet, served } = stock.clone();
         let polled = |terms: &PolledTerms| served.to_those_polled(terms, &fleet);
@@ -355,7 +355,7 @@ impl Worker {
         links.map(|link| link.feedback().maintenance()).collect()
     }
 
-    /// How its lines stand, in their order.
+    /// Standings of its lines, in order.
     pub fn standings(&self) -> Vec<Standing> {
         self.links().map(Link::standing).collect()
     }

@@ -1,4 +1,4 @@
-//! The GPUs of this machine as one thread reads them each second, for everything in the process that asks.
+//! The GPUs of this machine, read by one thread every second for the whole process.
 
 use std::sync::{Arc, Weak};
 use std::thread;

@@ -95,7 +95,7 @@ fn groups(root: &Path) -> Vec<Group> {
 }
 
 impl Group {
-    /// `None` where there is no limit: no file, or the word `max`.
+    /// `None` without a limit: no file, or the word `max`.
     fn limit(&self) -> Option<Memory> {
         let limit = self.number(self.names.limit)?;
         let used = self

@@ -27,7 +27,7 @@ pub struct Machine {
     pub cpu: Cpu,
     pub memory: Memory,
     pub gpus: Vec<Gpu>,
-    /// Version of the NVIDIA driver, and the newest CUDA it can run, when there is one.
+    /// Version of the NVIDIA driver, and the newest CUDA it supports, if a driver exists.
     pub driver: Option<Driver>,
     /// Notes for the owner: no driver, an unreadable GPU, and so on.
     pub notes: Vec<String>,
@@ -94,7 +94,7 @@ pub struct GpuLoad {
 }
 
 impl GpuLoad {
-    /// The energy since an earlier look: as the GPU counts it or, where it does not, its power over that time.
+    /// The energy since an earlier reading: by the GPU's counter or, without one, its power times the time.
     pub fn joules_since(&self, before: Option<&Self>, passed: Duration) -> Option<f64> {
         match (before.and_then(|before| before.joules), self.joules) {
             (Some(before), Some(now)) if now >= before => Some(now - before),

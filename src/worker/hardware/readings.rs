@@ -2,7 +2,7 @@
 
 use super::{CudaEnvironment, Driver, Gpu, GpuProcess};
 
-/// Everything asked of NVML, once.
+/// All values that NVML reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readings {
     pub driver_version: Option<String>,
@@ -29,7 +29,7 @@ pub struct CardReading {
     pub processes: Vec<GpuProcess>,
 }
 
-/// Why NVML could not be asked.
+/// The reason why NVML is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoDriver {
     /// The library is not on this machine.

@@ -58,7 +58,7 @@ impl CachedRepository {
         commit.is_commit().then_some(commit)
     }
 
-    /// A file of a commit, if its bytes are here.
+    /// The path of a commit's file, if its content is on disk.
     pub fn file(&self, commit: &Revision, file: &FilePath) -> Option<PathBuf> {
         let path = self.link(commit, file);
         path.is_file().then_some(path)

@@ -114,7 +114,7 @@ impl Client {
             }
             if !response.status().is_redirection() {
                 self.check(&response, &url, what)?;
-                // Another host may name the same bytes in a way of its own.
+                // Another host may use a different name for the same content.
                 if method == Method::HEAD || self.is_ours(&url) {
                     named.add_plain(response.headers());
                 }
@@ -276,7 +276,7 @@ pub fn in_words(error: reqwest::Error) -> String {
     }
 }
 
-/// rustls is built without a choice of its own. A second call changes nothing.
+/// rustls is built without a default provider. Further calls have no effect.
 fn choose_cryptography() {
     static CHOSEN: Once = Once::new();
     CHOSEN.call_once(|| {

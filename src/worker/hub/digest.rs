@@ -52,7 +52,7 @@ impl Expected {
         Some((other.to_string(), first.to_string()))
     }
 
-    /// The first hash that differs: found and wanted.
+    /// The first different hash: found and expected.
     pub fn mismatch(&self, digests: &Digests) -> Option<(String, String)> {
         let sha256 = self.sha256.iter().find(|wanted| **wanted != digests.sha256);
         let sha1 = self

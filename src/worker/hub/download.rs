@@ -101,7 +101,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Reads one answer into the part; `at` says how far that came.
+    /// Reads one reply into the part; `at` is the position reached.
     async fn stream(
         &self,
         at: &mut u64,

@@ -45,7 +45,7 @@ pub enum HubError {
         found: String,
         wanted: String,
     },
-    /// The catalog and the hub disagree, whether its bytes are here or not.
+    /// The hashes of the catalog and the hub differ, whether the file is on disk or not.
     #[error("{file} on the hub is another file: checksum {found}, expected {wanted}")]
     OtherHash {
         file: FilePath,

@@ -1,4 +1,4 @@
-//! Which bytes of a file are here: pure.
+//! Ranges of a file that are on disk: pure.
 
 use std::ops::Range;
 

@@ -28,7 +28,7 @@ pub struct State {
     pub partial: Option<Partial>,
 }
 
-/// How far an interrupted pull came.
+/// Progress of an interrupted pull.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Partial {
     pub here_bytes: u64,
@@ -99,7 +99,7 @@ impl Hub {
             })
     }
 
-    /// The blob that an interrupted pull was to become, and how far it came.
+    /// The blob of an interrupted pull, and its progress.
     fn part_of(&self, source: &Source, file: &SourceFile) -> Option<(String, Partial)> {
         let record = Record::read(&self.settings.records_dir, &source.repository);
         let noted = record

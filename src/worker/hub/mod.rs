@@ -50,7 +50,7 @@ pub struct Hub {
     client: OnceCell<Client>,
 }
 
-/// Files that are here.
+/// Paths of pulled files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
     /// The commit they belong to.
@@ -120,7 +120,7 @@ impl Hub {
         pull.run().await
     }
 
-    /// [`Self::locate`] on a thread of its own: it may have to read large files for their hashes.
+    /// [`Self::locate`] on a separate thread, because it may have to hash large files.
     async fn located(
         &self,
         source: &Source,

@@ -10,7 +10,7 @@ const MOST_CREDIT: Duration = Duration::from_millis(200);
 
 pub struct DownloadPace {
     bytes_per_second: Option<u64>,
-    /// When the bytes that were taken so far are due.
+    /// The time at which the bytes so far are within the limit.
     due: Mutex<Instant>,
 }
 

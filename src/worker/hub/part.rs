@@ -119,7 +119,7 @@ fn paths(blob: &Path) -> [PathBuf; 2] {
     })
 }
 
-/// How much of a blob an earlier pull left; looks without touching.
+/// Bytes that an earlier pull has written of a blob; read only.
 pub fn present_bytes(blob: &Path, size: u64) -> u64 {
     let [data, journal] = paths(blob);
     let written = fs::metadata(data).map_or(0, |metadata| metadata.len());

@@ -23,7 +23,7 @@ pub struct Record {
     /// Files with an unfinished pull, to find their parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     unfinished: BTreeMap<String, Unfinished>,
-    /// When a model with these files was last pulled, loaded or asked, in milliseconds since the epoch.
+    /// When a model with these files was last pulled, loaded or used, in milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     used: BTreeMap<String, i64>,
     /// By path on this machine.
@@ -93,7 +93,7 @@ pub struct RecordedFile {
 }
 
 impl Record {
-    /// Empty when there is none; a record that cannot be read is as good as none.
+    /// Empty if no record exists or it is unreadable.
     pub fn read(records_dir: &Path, repository: &Repository) -> Self {
         let text = fs::read_to_string(path(records_dir, repository)).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
@@ -140,7 +140,7 @@ impl Record {
         self.used.get(path.as_str()).copied()
     }
 
-    /// A commit that files were pulled from; the greatest number of them, when there are several.
+    /// The commit of most files in the record.
     pub fn main_commit(&self) -> Option<Revision> {
         let mut counts = BTreeMap::new();
         for pulled in self.files.values() {
@@ -222,7 +222,7 @@ pub fn add_read(
     })
 }
 
-/// Notes in the record of a repository that files of it are used, as far as they were pulled.
+/// Records the use of files that were pulled.
 pub fn note_use<'a>(
     records_dir: &Path,
     repository: &Repository,
@@ -287,7 +287,7 @@ fn change(
     fs::rename(new, path)
 }
 
-/// The repositories that there are records of.
+/// The repositories with records.
 pub fn repositories(records_dir: &Path) -> Vec<Repository> {
     let items = fs::read_dir(records_dir).into_iter().flatten().flatten();
     let names = items.filter_map(|item| item.file_name().into_string().ok());

@@ -104,7 +104,7 @@ impl Line<'_> {
         }
     }
 
-    /// Waits as long as a trouble deserves, or says why that is over.
+    /// Waits before a retry, or returns the error after the last one.
     pub async fn wait(
         &self,
         backoff: &mut Backoff,

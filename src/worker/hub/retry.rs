@@ -12,7 +12,7 @@ use super::{error::HubError, settings::Patience};
 pub enum Trouble {
     /// May well work the next time.
     Passing(String),
-    /// The server wants fewer requests, and perhaps says for how long.
+    /// Rate limited, possibly with a delay.
     TooMany { after: Option<Duration> },
     /// The file is not the one we began with.
     Changed,

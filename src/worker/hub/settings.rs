@@ -37,12 +37,12 @@ pub struct HubSettings {
 /// How long a server may disappoint us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Failures in a row, without a byte between them, until the pull gives up.
+    /// Limit of failures in a row without progress.
     pub attempts: u32,
     /// Before the first new attempt; doubled with every further one.
     pub first_wait: Duration,
     pub longest_wait: Duration,
-    /// The longest a server may ask us to stay away.
+    /// The longest delay of a server that is accepted.
     pub longest_ban: Duration,
     /// Time without data until a connection counts as broken.
     pub silence: Duration,

@@ -138,7 +138,7 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, DialErro
     Ok(tcp)
 }
 
-/// Until it takes this worker in, a coordinator has nothing large to say.
+/// Before the registration a coordinator sends only small frames.
 fn intake(stream: Box<dyn Bytes>) -> Intake<Box<dyn Bytes>> {
     let mut intake = Intake::new(stream, Uncounted, Vec::new(), READ_BUFFER);
     intake.set_limit(PUBLIC_FRAME);

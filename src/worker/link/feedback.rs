@@ -45,7 +45,7 @@ pub struct Tally {
 pub struct ActiveJob {
     pub model: String,
     pub began: Instant,
-    /// Tokens written so far.
+    /// Tokens generated so far.
     pub tokens: u64,
     /// Steps of a job for media: how many are done, and of how many.
     pub steps: Option<(u32, u32)>,

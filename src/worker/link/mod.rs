@@ -93,7 +93,7 @@ pub struct Line {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Condition {
     pub state: State,
-    /// The owner wants the machine: no jobs for now.
+    /// Paused for the owner.
     pub is_paused: bool,
     /// The same, or soon; the second since the epoch until which it lasts, 0 where that is not known.
     pub paused_until: Option<i64>,
@@ -101,7 +101,7 @@ pub struct Condition {
     pub leave_within: Option<Duration>,
 }
 
-/// How a line stands.
+/// The state of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// Dialling, or waiting to.
@@ -139,7 +139,8 @@ enum UpToDate {
 type Present = watch::Sender<()>;
 
 impl Line {
-    /// Keeps the line until the condition says to leave, the coordinator refuses it for good, or the tasks stop.
+    /// Keeps the line until the condition requests to leave, the coordinator refuses the worker for good, or the tasks
+    /// stop.
     pub fn keep(
         self,
         offers: &mpsc::Sender<Offer>,

@@ -98,7 +98,7 @@ impl Transfers {
         }))
     }
 
-    /// The origins that the coordinator names; none where it does not say.
+    /// Sets the origins that the coordinator names; `None` if it names none.
     pub fn set_hosts(&self, hosts: Option<&[String]>) {
         *self.hosts() = hosts.map(<[String]>::to_vec);
     }
@@ -181,7 +181,7 @@ impl Transfers {
             Some(Host::Domain(name)) => addresses(name).await.map(|found| !all_public(&found)),
             _ => Ok(leads_inside(url)),
         };
-        // While its name leads nowhere there is no connection to it either.
+        // If its name cannot be resolved, no connection exists either.
         found.is_ok_and(|found| *self.0.is_inside.get_or_init(|| found))
     }
 
@@ -211,7 +211,7 @@ fn all_public(addresses: &[SocketAddr]) -> bool {
     addresses.iter().all(|address| is_public(address.ip()))
 }
 
-/// The client connects to these addresses and looks nothing up again.
+/// Resolves names to checked addresses, which the client connects to without another look-up.
 impl Resolve for PublicNames {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
@@ -238,7 +238,7 @@ fn other_client(names: Option<Arc<PublicNames>>) -> Result<Client, TransferError
     client(tls, names)
 }
 
-/// A proxy would look up names by itself.
+/// Without a proxy, which would resolve names itself.
 fn client(
     tls: Arc<ClientConfig>,
     names: Option<Arc<PublicNames>>,
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(requests.len(), 1);
     }
 
-    /// `localhost` stands for any name that leads inside: the guard asks for its addresses.
+    /// `localhost` represents any name with a private address.
     #[tokio::test]
     async fn a_name_that_leads_inside_has_no_addresses() {
         use reqwest::dns::Resolve;

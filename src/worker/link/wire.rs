@@ -19,7 +19,7 @@ use muster_protocol::link::LARGEST_FRAME;
 const MOST_UNSENT_BYTES: usize = 32 << 20;
 const STANDSTILL: Duration = Duration::from_secs(10);
 
-/// The socket is gone.
+/// The reason why a socket was closed.
 pub struct Closed {
     /// If the coordinator's close frame has a code.
     pub code: Option<u16>,

@@ -25,11 +25,11 @@ use muster_protocol::link::{Extension, RefusalCode, Registration, ToWorker};
 
 /// Words of jobs that may wait for the line.
 const WAITING_WORDS: usize = 1024;
-/// Words taken in one turn, so that frames are still read.
+/// Limit of reports per turn, so that frames are still read.
 const WORDS_A_TURN: usize = 64;
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a socket that is not needed any longer may go on with its job.
+/// Time for a retired socket to finish its job.
 const RETIREMENT: Duration = Duration::from_secs(120);
 /// Delay before a job without an executor may be offered again.
 const OVERRUN: Duration = Duration::from_millis(500);
@@ -89,7 +89,7 @@ struct Running {
     /// The last count of held jobs reported to the owner.
     held: usize,
     is_retired: bool,
-    /// The coordinator has closed the last socket, and not just gone.
+    /// The coordinator has closed the last socket with a close frame.
     was_closed: bool,
     ending: Option<Ending>,
 }
@@ -166,7 +166,7 @@ impl Running {
         let due = due.into_iter().chain(unfinished).min();
         let dialling = &mut self.dialling;
         let (wire, parting) = (&mut self.wire, &mut self.parting);
-        // Fair, because the socket is also written when it is its turn.
+        // Fair selection, because the socket is also written in its turn.
         tokio::select! {
             () = self.shell.stopping.cancelled() => Woken::Stopping,
             Ok(()) = self.shell.condition.changed() => Woken::Condition,
@@ -456,7 +456,7 @@ impl Running {
         }
     }
 
-    /// Says how the line stands, when that has changed.
+    /// Publishes the line's standing if it has changed.
     fn tell(&mut self) {
         if let Some(registration) = self.shell.session.take_accepted() {
             self.accepted.send_replace(Some(registration));
@@ -507,7 +507,7 @@ pub fn whole_seconds(wait: Duration) -> String {
     format!("{} s", wait.as_millis().div_ceil(1000))
 }
 
-/// A coordinator that closes the socket has said why, and may just be stopped.
+/// A closed socket is logged as information only, because the coordinator may have been stopped.
 fn announce(label: &str, standing: &Standing, was_closed: bool, next_attempt: &str) {
     match standing {
         Standing::Connected(_) => info!("connected to {label}"),

@@ -173,7 +173,7 @@ impl TextTally {
         Ok(Some(event))
     }
 
-    /// Calls are numbered one after the other: Ollama sends whole ones, in its earlier versions all with the index 0.
+    /// Numbers calls consecutively: Ollama sends complete calls, in its earlier versions all with the index 0.
     fn number(&mut self, call: &mut ToolCallEvent) {
         call.index = match self.has_whole_calls {
             true => self.calls,

@@ -10,7 +10,7 @@ use super::{Api, UpstreamError, UpstreamWish};
 
 /// Default for programs that do not report it.
 const CONTEXT: u32 = 4096;
-/// Ollama takes memory for as much context as a request asks for.
+/// Ollama allocates memory for the whole requested context.
 const OLLAMA_CONTEXT: u32 = 8192;
 const JOBS: u32 = 4;
 /// Names that an error shows.
@@ -255,7 +255,7 @@ async fn a1111(
     chosen(&names, wish).map(|model| (model, claims))
 }
 
-/// The model's name at the program: as its owner says, as at coordinators, or the only one.
+/// The program's name of the model: as configured, as at coordinators, or the only one.
 fn chosen(names: &[&str], wish: &UpstreamWish) -> Result<String, UpstreamError> {
     let wanted = wish.model.as_deref().unwrap_or(&wish.name);
     let latest = format!("{wanted}:latest");

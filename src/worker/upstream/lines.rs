@@ -11,7 +11,7 @@ use super::client::failed;
 
 /// Bytes of a line.
 const LONGEST_LINE: usize = 8 << 20;
-/// Bytes of all lines: a text of a million tokens, each in an event of its own.
+/// Limit of a reply: a text of a million tokens, each in a separate event.
 const LARGEST_REPLY: usize = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

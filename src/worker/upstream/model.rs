@@ -32,7 +32,7 @@ pub struct UpstreamSource {
     alarm: Arc<Notify>,
 }
 
-/// The offer of a model that a program serves. Two are the same where they say the same.
+/// A model of an upstream program. Equal if all its properties are.
 #[derive(Debug, Clone)]
 pub struct UpstreamModel {
     /// At coordinators.
@@ -102,7 +102,7 @@ impl UpstreamModel {
         self.source.wish.url.as_str().trim_end_matches('/')
     }
 
-    /// How long a text may go on when the owner pauses.
+    /// Time for a text to finish after the owner's pause.
     pub fn finish_within(&self) -> Duration {
         self.source.wish.finish_within
     }
@@ -112,7 +112,7 @@ impl UpstreamModel {
         self.source.wish.api == Api::A1111
     }
 
-    /// A job has failed: the program may be gone.
+    /// Requests a check of the program after a failed job.
     pub fn look_again(&self) {
         self.source.alarm.notify_one();
     }
@@ -177,7 +177,7 @@ impl UpstreamModel {
         }
     }
 
-    /// Steps so far, and all of them, where the program says it.
+    /// Completed and total steps, if the program reports them.
     pub async fn progress(&self) -> Option<(u32, u32)> {
         match self.source.wish.api {
             Api::A1111 => {

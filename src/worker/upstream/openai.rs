@@ -150,7 +150,7 @@ fn gbnf(choices: &[String]) -> String {
     format!("root ::= {}", quoted.collect::<Vec<_>>().join(" | "))
 }
 
-/// Reasoning models behind OpenAI's own API read the effort here.
+/// Reasoning models behind OpenAI's own API read the effort from this field.
 fn add_effort(body: &mut Map<String, Value>, request: &TextRequest) {
     if let TextInput::Chat(chat) = &request.input
         && let Some(effort) = chat.variables.get("reasoning_effort")

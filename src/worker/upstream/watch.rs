@@ -1,4 +1,4 @@
-//! Which models are served now: each program is asked every few seconds, and at once after a job of it has failed.
+//! Watches the available models: each program is checked every few seconds, and at once after a failed job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use muster_process::tasks::Tasks;
 use rustls::ClientConfig;
 
 const PERIOD: Duration = Duration::from_secs(3);
-/// Looks without a reply before a program that is still connected counts as gone.
+/// Checks without a reply before a connected program counts as gone.
 const PATIENCE: u32 = 2;
 
-/// The certificates that are trusted, read where there is a program.
+/// Loads the trusted certificates, only if a program is configured.
 type MakeTls = fn() -> Result<Arc<ClientConfig>, String>;
 
 /// The models of other programs. Clones are the same.
@@ -36,7 +36,7 @@ pub struct UpstreamState {
     pub model: Result<Arc<UpstreamModel>, String>,
 }
 
-/// A program between two looks.
+/// The state of a program between two checks.
 struct WatchEntry {
     source: Result<UpstreamSource, String>,
     wish: UpstreamWish,
@@ -45,7 +45,7 @@ struct WatchEntry {
 }
 
 impl UpstreamWatch {
-    /// Looks until the tasks stop; returns after the first look.
+    /// Checks until the tasks stop; returns after the first check.
     pub async fn start(wishes: Vec<UpstreamWish>, tls: MakeTls, tasks: &Tasks) -> Self {
         let (told, states) = watch::channel(Vec::new());
         let (wishes, wished) = watch::channel(wishes);

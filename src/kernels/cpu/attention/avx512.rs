@@ -43,7 +43,7 @@ pub fn scores<T: Tile, const N: usize>(tile: T, queries: &[[f32; N]]) -> [[f32; 
     scores
 }
 
-/// Adds the weighted values of a page to the queries' sums, as far as sixteen divides them.
+/// Adds the weighted values of a page to the queries' sums, in groups of sixteen columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
 pub fn add_values<T: Tile, const N: usize>(
     tile: T,

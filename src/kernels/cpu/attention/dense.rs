@@ -9,7 +9,7 @@ use crate::cpu::tensors::{from_floats, with_floats};
 use crate::cpu::threads::{Disjoint, share};
 use crate::{AttentionOptions, AttentionReach, PAGE_TOKENS};
 
-/// The keys that a query sees. Queries are the last of as many tokens as there are keys.
+/// The keys that a query attends to. Queries are the last tokens of the keys.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Mask<'a> {
     /// All.

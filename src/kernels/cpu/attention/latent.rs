@@ -1,6 +1,6 @@
 //! Pages of latents (MLA): the key of a token, whose first numbers are its value, is stored once.
 //!
-//! Tokens lie one after the other (`[32][d]`). Many heads share a latent, so that a page is widened, and its keys
+//! Tokens are consecutive (`[32][d]`). Many heads share a latent, so a page is converted to floats, and its keys
 //! transposed, once for all of them.
 
 #![cfg_attr(

@@ -395,7 +395,7 @@ impl Pages {
     }
 }
 
-/// New tokens that lie on one page.
+/// New tokens on the same page.
 struct Run {
     page: u32,
     /// The row of the first one.
@@ -438,7 +438,7 @@ impl Shape {
         let mut pages: Vec<u32> = runs.iter().map(|run| run.page).collect();
         pages.sort_unstable();
         let is_shared = pages.windows(2).any(|pair| pair[0] == pair[1]);
-        // A page that two spans write has its writers one after the other, on this thread.
+        // A page with writes from two spans is written sequentially, on this thread.
         let cost = if is_shared { 0 } else { k.len() * 4 };
         share(runs.len() * self.kv_heads, cost, |range| {
             for index in range {

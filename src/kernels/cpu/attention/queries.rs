@@ -70,7 +70,7 @@ impl Softmax {
         sums.iter_mut().for_each(|sum| *sum *= scale);
     }
 
-    /// Adds the sums of the tokens behind.
+    /// Adds the sums of the following tokens.
     pub fn add(&mut self, sums: &mut [f32], next: Self, next_sums: &[f32]) {
         if next.total == 0.0 {
             return;
@@ -96,7 +96,7 @@ impl Softmax {
     }
 }
 
-/// Attends with all queries, whose rows lie in ascending order. The sums still have to be normalized.
+/// Attends with all queries, whose rows are ascending. The sums still have to be normalized.
 pub fn attend<T: TileAtEveryLevel>(
     level: Level,
     tiles: &[T],
@@ -219,7 +219,7 @@ fn widen_all<T: Tile, const FAST: bool>(
     }
 }
 
-/// As many queries as registers hold sums for.
+/// A group of queries whose sums fit in the registers.
 struct QueryGroup<'a, 'q> {
     queries: &'a mut [Query<'q>],
     /// The first number of each query, the second of each, and so on.
@@ -356,7 +356,7 @@ fn mask(scores: &mut [f32; PAGE_TOKENS], query: &Query, start: usize, options: A
     }
 }
 
-/// The highest score so far, and the sums of weights at every sixteenth place.
+/// The highest score so far, and the sums of weights in sixteen lanes.
 #[derive(Clone, Copy)]
 struct RunningSoftmax {
     highest: f32,

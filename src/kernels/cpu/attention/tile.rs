@@ -1,6 +1,6 @@
-//! One head's keys and values of one page, as they are stored and as floats.
+//! One head's keys and values of one page, as stored and as floats.
 //!
-//! Keys are transposed in two halves of sixteen tokens (`[2][d][16]`), values lie row-wise (`[32][d]`).
+//! Keys are transposed in two halves of sixteen tokens (`[2][d][16]`), values are row-wise (`[32][d]`).
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -138,7 +138,7 @@ impl<T: Stored> Tile for FloatTile<'_, T> {
     #[inline]
     unsafe fn load_keys(self, half: usize, row: usize, (): &()) -> __m512 {
         let at = (half * self.key_dim() + row) * LANES;
-        // SAFETY: there are two halves of `key_dim` times sixteen keys, by the caller's promise.
+        // SAFETY: by the caller's contract there are two halves of `key_dim` times sixteen keys.
         unsafe { T::load(self.keys.as_ptr().add(at)) }
     }
 
@@ -278,7 +278,7 @@ impl Tile for Q8Tile<'_> {
     #[inline]
     unsafe fn load_keys(self, half: usize, row: usize, scales: &[f32; LANES]) -> __m512 {
         let at = (half * self.key_dim() + row) * LANES;
-        // SAFETY: there are two halves of `key_dim` times sixteen keys, by the caller's promise.
+        // SAFETY: by the caller's contract there are two halves of `key_dim` times sixteen keys.
         unsafe {
             let numbers = widened_bytes(self.keys.as_ptr().add(at));
             _mm512_mul_ps(numbers, _mm512_loadu_ps(scales.as_ptr()))

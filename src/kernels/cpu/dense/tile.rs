@@ -15,25 +15,24 @@ pub const TILE_ROWS: usize = 12;
 pub const TILE_COLS: usize = 2 * LANES;
 pub const TILE: usize = TILE_ROWS * TILE_COLS;
 
-/// Rows of a tile begin this far after the end of the longest row before, so that they do not meet in one set of the
-/// nearest cache.
+/// Gap between a tile's rows, which keeps them from mapping to the same set of the L1 cache.
 const GAP: usize = 16;
 
 /// Numbers that weights are stored as, for which products are compiled at every level.
 pub trait Number: Stored {
-    /// Neighbours in depth that lie side by side in a column: products of bf16 take two at once.
+    /// Consecutive depths stored together in a column: bf16 products process two at once.
     const SIDE_BY_SIDE: usize;
 
     /// Depth of a block, such that a panel's weights and a tile's rows fit in the L1 cache.
     const DEPTH: usize;
 
-    /// Sixteen columns at one depth; `half` says which.
+    /// Sixteen columns at one depth; `half` selects them.
     fn columns<const FAST: bool>(weights: &[Self], depth: usize, half: usize) -> [f32; LANES];
 
     /// The same in a register.
     ///
     /// # Safety
-    /// The CPU has AVX-512, and there are weights at this depth.
+    /// The CPU has AVX-512, and the depth is within the weights.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load_columns(
         weights: *const Self,

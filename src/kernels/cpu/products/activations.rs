@@ -30,7 +30,7 @@ impl Form {
     /// Values of a block; the last one is filled up with zeros.
     fn block(self) -> usize {
         match self {
-            // Panels of bf16 hold two columns side by side.
+            // Panels of bf16 store two columns together.
             Self::Floats => 2,
             Self::Blocks32 => 64,
             Self::Blocks256 => 256,
@@ -79,7 +79,7 @@ pub struct Group<'a> {
     pub quants: &'a [i8],
     /// `[blocks][rows]`.
     pub scales: &'a [f32],
-    /// Sums of 32 quants, `[cols / 64][rows][2]` (two neighbouring sums side by side).
+    /// Sums of 32 quants, `[cols / 64][rows][2]`, in pairs.
     pub sums: &'a [i16],
     /// Initial sums of a sub-block's products, which subtract the weights' zero point: `[sub-blocks][rows]`.
     pub offsets: &'a [i32],

@@ -144,8 +144,8 @@ unsafe fn dot<const VNNI: bool>(sum: __m256i, weights: __m256i, quants: __m256i)
     }
 }
 
-/// The same where the unsigned bytes are signed ones plus 128. Without VNNI they are made signed again, because
-/// pairs of products would not fit: then there is nothing to take off later.
+/// The same for unsigned bytes that are signed ones plus 128. Without VNNI the offset is removed first, because pairs
+/// of products would overflow; no correction is needed later.
 #[inline(always)]
 unsafe fn dot_raised<const VNNI: bool>(sum: __m256i, weights: __m256i, quants: __m256i) -> __m256i {
     // SAFETY: as in `dot`.
@@ -202,7 +202,7 @@ unsafe fn scaled<const R: usize>(
 #[inline(always)]
 unsafe fn dense<const R: usize, const FIRST: bool>(part: Part) -> [__m256; R] {
     let cols = part.blocks * part.kind.block_cols();
-    // SAFETY: reads as many columns of the panel and of the group as there are, by the caller's promise.
+    // SAFETY: by the caller's contract `cols` columns of the panel and of the group exist.
     unsafe {
         let mut sums = [[_mm256_setzero_ps(); R]; 2];
         for pair in 0..cols / 2 {
@@ -448,7 +448,7 @@ unsafe fn q4k_heads(block: *const u8) -> Heads {
         // SAFETY: the caller points at a block.
         let lines = unsafe { six_bit_lines(block.add(q4k::HEADS + half)) };
         for (line, found) in lines.into_iter().enumerate() {
-            // SAFETY: four lines of 64 bytes are as many as there are.
+            // SAFETY: the buffer has four lines of 64 bytes.
             unsafe { _mm256_store_si256(heads.0.as_mut_ptr().add(line * 64 + half).cast(), found) };
         }
     }

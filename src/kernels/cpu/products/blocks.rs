@@ -91,7 +91,7 @@ impl Kind {
         match self {
             Self::F32 => 4 * PANEL_ROWS,
             Self::F16 => 2 * PANEL_ROWS,
-            // Two columns of a row side by side, which one load widens.
+            // Two columns of a row together, converted by one load.
             Self::BF16 => 4 * PANEL_ROWS,
             Self::Q8_0 => q8_0::BYTES,
             Self::Codes(code) => code.block_bytes(),

@@ -33,7 +33,7 @@ const PANEL_ROWS: usize = 16;
 /// Activation rows that a micro-kernel takes at once.
 const GROUP_ROWS: usize = 8;
 
-/// How far weights are fetched ahead of the product, in bytes: a page.
+/// Prefetch distance in bytes: a page.
 #[cfg(target_arch = "x86_64")]
 const FETCHED_AHEAD: usize = 4096;
 
@@ -196,7 +196,7 @@ fn check_spans(spans: &[MatrixSpan], rows: usize, cols: usize) -> Result<Vec<usi
     }
 }
 
-/// The activations in every form that one of the matrices wants.
+/// The activations in all forms that the matrices need.
 fn prepare(level: Level, matrices: &[&Matrix], values: &[f32], cols: usize) -> Vec<Activations> {
     let forms = [Form::Floats, Form::Blocks32, Form::Blocks256];
     let wanted = forms
@@ -276,12 +276,12 @@ impl<'a> Job<'a> {
             for group in &groups {
                 let at = group.first * self.matrix.rows + column;
                 let place = Place {
-                    // SAFETY: the row and column lie in the result.
+                    // SAFETY: the row and column are within the result.
                     start: unsafe { self.start.add(at) },
                     stride: self.matrix.rows,
                     width: PANEL_ROWS.min(self.matrix.rows - column),
                 };
-                // SAFETY: the place lies in the result and belongs to this piece.
+                // SAFETY: the place is within the result and belongs to this piece.
                 unsafe { kernel(level, self.matrix, panel, group, place) };
             }
         }

@@ -64,7 +64,7 @@ fn pack_row(stored: WeightType, kind: Kind, bytes: &[u8], row: usize, panel: &mu
     }
 }
 
-/// Packs one stored block: scale, minimum, 32 fifth bits and 32 codes, as far as the type has them.
+/// Packs one stored block: scale, minimum, 32 fifth bits and 32 codes, if the type has them.
 fn pack_codes(code: Code, block: &[u8], row: usize, half: usize, place: &mut [u8]) {
     let (scale, rest) = match code {
         Code::MxFp4 => (power_of_two(block[0]).to_le_bytes(), &block[1..]),
@@ -96,7 +96,7 @@ fn pack_codes(code: Code, block: &[u8], row: usize, half: usize, place: &mut [u8
     }
 }
 
-/// Half of the power of two that an e8m0 stands for, because the table of MXFP4 holds twice its values.
+/// Half of an e8m0 exponent's power of two, because MXFP4's table has doubled values.
 fn power_of_two(exponent: u8) -> bf16 {
     bf16::from_bits(match exponent {
         0 => 0x20,

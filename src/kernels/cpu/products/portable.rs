@@ -183,7 +183,7 @@ impl Cell<'_> {
         low | high << 4
     }
 
-    /// The fifth bits of a line's two fours; zeros where there are none.
+    /// The fifth bits of a line's two groups of four; zeros for types without them.
     fn fifth_bits(&self, kind: Kind, line: usize) -> [[u8; 4]; 2] {
         if kind != Kind::Q5K {
             return [[0; 4]; 2];

@@ -242,7 +242,7 @@ impl Tokens<'_> {
                 let (head, block) = (item / blocks, item % blocks);
                 let first: usize = spans[..at].iter().map(|span| span.new_tokens).sum();
                 let place = item * block_size..(item + 1) * block_size;
-                // SAFETY: spans have states of their own, and each block of one is visited once.
+                // SAFETY: spans have separate states, and each block of one is visited once.
                 let state = unsafe { states[at].part(place) };
                 let lanes = block * STATE_LANES..((block + 1) * STATE_LANES).min(shape.value_dim);
                 for row in first..first + spans[at].new_tokens {

@@ -156,7 +156,7 @@ fn recurrent_layers_agree() {
                 let slots = if step == 2 { [0, 9] } else { [0, 1] };
                 let spans = [0, 1].map(|at| StateSpan {
                     new_tokens: rows[step][at],
-                    // The second sequence makes room for another one.
+                    // The second sequence allocates another slot.
                     is_first: step == 0 || (step, at) == (1, 1),
                     slot: slots[at],
                 });

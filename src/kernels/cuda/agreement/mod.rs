@@ -31,7 +31,7 @@ fn random(shape: &[usize]) -> Tensor {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu).unwrap()
 }
 
-/// The length of the difference by the length of the wanted.
+/// The norm of the difference, relative to the expected one.
 fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
     assert_eq!(found.dims(), wanted.dims());
     let wide = |x: &Tensor| {
@@ -278,7 +278,7 @@ fn text_in_pages_agrees() {
             if !stored.takes(size) {
                 continue;
             }
-            // Pages of f32 leave the kernels for candle's operations where there are prompts.
+            // With prompts, f32 pages fall back to candle's operations.
             if is_emulated() && stored != KvDtype::Q8_0 && (at + which) % 3 != 0 {
                 continue;
             }

@@ -11,7 +11,7 @@ pub struct MusicFacts {
     pub defaults: ComposingDefaults,
 }
 
-/// How a song is made when a request does not say.
+/// Defaults for settings that a song request omits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ComposingDefaults {
     pub seconds: Option<f32>,

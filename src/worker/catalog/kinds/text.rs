@@ -12,7 +12,7 @@ pub struct TextFacts {
     pub shape: Shape,
 }
 
-/// How tokens are chosen when a request does not say.
+/// Defaults for sampling settings that a request omits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Defaults {
     pub temperature: Option<f32>,
@@ -26,8 +26,8 @@ pub struct Defaults {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub parameters: u64,
-    /// Parameters that a token reads: without the experts that it does not choose, and without input embeddings that are not
-    /// the output's as well. All, where the entry does not say.
+    /// Active parameters per token: without unused experts, and without input embeddings that are not tied to the
+    /// output. All parameters, if the entry omits them.
     pub active_parameters: u64,
     /// Layers with a KV cache: recurrent layers have a state of fixed size.
     pub layers: u64,

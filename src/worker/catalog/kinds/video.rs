@@ -11,7 +11,7 @@ pub struct VideoFacts {
     pub defaults: FilmingDefaults,
 }
 
-/// How a video is made when a request does not say.
+/// Defaults for settings that a video request omits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FilmingDefaults {
     /// Width and height.
@@ -27,7 +27,7 @@ const USUAL_SIZE: [u32; 2] = [832, 480];
 const USUAL_FRAMES: u32 = 81;
 /// The widest level of Wan's decoder with the frames that it remembers.
 const BYTES_PER_PIXEL: u64 = 14_000;
-/// A patch of Wan's transformer stands for 1,024 pixels, of which it holds some 97 KB at once.
+/// A patch of Wan's transformer covers 1,024 pixels and needs some 97 KB at once.
 const BYTES_PER_PIXEL_AND_FRAME: u64 = 95;
 
 impl ModelFacts for VideoFacts {

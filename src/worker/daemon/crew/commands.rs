@@ -101,7 +101,7 @@ impl Crew {
         (config, catalog, hub): (&Config, &Catalog, &Hub),
         grace: Duration,
     ) -> (Self, CommandReply) {
-        // A new adapter may be in the folder since the last look.
+        // A new adapter may have been added to the folder since the last check.
         if self.name_of(wanted).is_none() && wanted.contains(':') {
             let mut models = Vec::new();
             let mut refused = add_adapters(&self.devices, &mut models).await.into_iter();
@@ -133,7 +133,7 @@ impl Crew {
             }
         };
         info!("loading {} as the owner says", located.name);
-        // The models that are served go on meanwhile.
+        // The served models continue meanwhile.
         let (model, unloaded) = match self.devices.load_new(wanted, located).await {
             Ok(loaded) => loaded,
             Err(failure) => {

@@ -201,7 +201,7 @@ impl Crew {
         self.devices.has_new_adapters().await
     }
 
-    /// An adapter is wanted as long as it has files and its model is wanted.
+    /// An adapter is wanted while it has files and its model is wanted.
     fn is_wanted(&self, (name, model): &(String, DeviceModel), config: &Config) -> bool {
         if let Some(base) = model.parent() {
             let mut models = self.models.iter();
@@ -356,7 +356,7 @@ impl Crew {
 
     /// Waits until other programs serve other models.
     pub async fn upstreams_changed(&self) {
-        // A look that is given up must not be lost: the receiver of this value stays as it is.
+        // A clone, so that a cancelled wait misses no change: this receiver stays as it is.
         self.upstreams.clone().changed().await;
     }
 

@@ -15,7 +15,7 @@ use crate::daemon::residency::UnloadOutcome;
 use muster_config::OwnerConfig;
 use muster_engine::runtime::Failure;
 
-/// Between looks whether the last job has ended before a pause.
+/// Interval of checks whether the last job has ended before a pause.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Crew {
@@ -120,7 +120,7 @@ impl Crew {
         paused
     }
 
-    /// Takes jobs again. Models come back one after the other, one that a job asks for before the others.
+    /// Accepts jobs again. Models are loaded one after the other, those with waiting jobs first.
     async fn open(&mut self) -> Result<(), Failure> {
         info!("resumed: jobs are taken again");
         self.worker.resume().await?;

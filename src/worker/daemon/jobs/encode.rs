@@ -97,7 +97,7 @@ pub fn ending(result: ResultPart, count: usize) -> (Said, Said) {
     (Said::Part(Box::new(result)), Said::Done { finish, usage })
 }
 
-/// Templates and tokenizers may take a while, and come with downloaded models.
+/// Runs on another thread: templates and tokenizers may be slow, and come with downloaded models.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Said> + Send + 'static,
 ) -> Result<T, Said> {
@@ -150,7 +150,7 @@ fn detokenize(
     Ok((ResultPart::Text(text), tokens.len()))
 }
 
-/// How many numbers a vector keeps, where the client wants fewer than the model computes.
+/// The length of truncated vectors, if the client requests fewer numbers than the model computes.
 fn dimensions_of(info: &ModelInfo, wanted: Option<u32>) -> Result<Option<usize>, job::Failure> {
     let Purpose::Embed(vectors) = &info.purpose else {
         return Err(unable(info, "embeddings"));

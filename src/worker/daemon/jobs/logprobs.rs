@@ -11,9 +11,9 @@ use muster_protocol::job::TokenLogprob;
 
 pub struct Logprobs {
     detokenizer: Detokenizer,
-    /// The text of tokens from here on that no piece has come of yet.
+    /// The text of tokens that is not part of any piece yet.
     text: String,
-    /// How much text stood before it.
+    /// Length of the text before it.
     passed: usize,
     tokens: VecDeque<Token>,
 }

@@ -48,9 +48,9 @@ use images::ImageReader;
 use request::Asked;
 use speech::Speech;
 
-/// How soon a paused worker may be asked again: its state says whether it is worth it.
+/// Retry delay of a paused worker: its state shows when it is available.
 const PAUSED: Duration = Duration::from_millis(500);
-/// The same for one that can go on from tokens only: the next job may have them.
+/// The same for a job that can only continue from tokens: the next attempt may have them.
 const NOT_FROM_TEXT: Duration = Duration::from_millis(500);
 
 /// The worker's state that every job needs.
@@ -260,7 +260,7 @@ async fn closed(availability: &watch::Receiver<Availability>) {
     }
 }
 
-/// How far a job comes before its words are waited for.
+/// The state of a job before its text is generated.
 enum JobStart {
     /// The generation has begun.
     Text(Box<Generation>, Box<Asked>),
@@ -286,7 +286,7 @@ async fn prepare(work: Work, line: LineId, engines: &Engines) -> Result<JobStart
     }
     let language = runtime.language(&work.model).map_err(blame::said)?;
     let images = image_reader(&work.model, runtime).map_err(blame::said)?;
-    // Templates may take a while, and come with downloaded models.
+    // On another thread: templates may be slow, and come with downloaded models.
     let read = move || Asked::read(work, line, language, images.as_ref());
     let asked = tokio::task::spawn_blocking(read);
     let asked = asked.await.map_err(|_| blame::broken())?;

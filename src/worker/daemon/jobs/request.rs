@@ -126,8 +126,8 @@ pub fn text_request(payload: Payload) -> Result<job::TextRequest, Failure> {
     }
 }
 
-/// Jobs share computed prompts where their coordinator says that they belong together, and never with another's. A job
-/// of a coordinator that says nothing shares with its own attempts only.
+/// Jobs share the prefix cache if their coordinator gives them the same salt, and never across coordinators. A job
+/// without a salt shares only with its own attempts.
 fn scope(line: LineId, salt: Option<&str>, job: job::JobId) -> CacheScope {
     let mut hash = Sha256::new();
     hash.update(line.0.to_le_bytes());

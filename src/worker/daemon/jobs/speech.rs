@@ -26,7 +26,7 @@ const PROMPT_TOKENS: usize = 64;
 pub struct Speech<'a> {
     asked: &'a Asked,
     parser: OutputParser,
-    /// Tokens that no word has come of yet.
+    /// Tokens without any output yet.
     ids: Vec<u32>,
     /// If log probabilities are requested.
     logprobs: Option<Logprobs>,
@@ -251,7 +251,7 @@ impl<'a> Speech<'a> {
         }
     }
 
-    /// The same, for tokens that no words will come of too.
+    /// The same, including tokens without output.
     fn output_with_tokens(&mut self, mut pieces: Vec<Piece>) -> Option<Said> {
         // Before anything is cut: the tokens' text includes all of it.
         let logprobs = self.take_logprobs(&pieces);
@@ -280,7 +280,7 @@ impl<'a> Speech<'a> {
     }
 }
 
-/// Calls have words of their own, which are never held back.
+/// The text that may be held back; calls are never.
 fn words(piece: Piece) -> Option<String> {
     match piece {
         Piece::Content(text) | Piece::Reasoning(text) => Some(text),

@@ -60,7 +60,7 @@ async fn write(
     shop: &mut Shop,
     (reply, stop): (&mut Reply, &Stop),
 ) -> Said {
-    // Programs begin texts and do not go on with them.
+    // Programs start texts but cannot continue them.
     let is_begun = |prefill: &Prefill| !prefill.text.is_empty() || !prefill.tokens.is_empty();
     if work.prefill.as_ref().is_some_and(is_begun) {
         return Said::Busy {

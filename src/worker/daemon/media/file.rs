@@ -36,7 +36,7 @@ enum FinishedMedia {
     Film(Box<VideoFile>),
 }
 
-/// When previews are due: as many as wanted, evenly over the steps.
+/// Schedules previews: the requested number, evenly over the steps.
 struct PreviewPlan {
     wanted: u32,
     sent: u32,
@@ -130,7 +130,7 @@ async fn one(
         sent: 0,
     };
     let request = read(model, body, desk).await?;
-    // The settings stand in the file.
+    // The settings are written into the file.
     let about = request.of().ok().map(|image| Infotext::of(model, image));
     let Some(maker) = &desk.engines.maker else {
         return Err(failed(format!("the worker has no media model {model}")));
@@ -186,7 +186,7 @@ async fn one(
     })
 }
 
-/// Judges an image where the job asks for it, and uploads it.
+/// Runs the safety checker on an image if the job requests it, and uploads the image.
 pub async fn deliver(
     pixels: Pixels,
     mut about: Option<Infotext>,

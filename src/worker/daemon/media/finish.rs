@@ -12,7 +12,7 @@ use muster_engine::runtime::maker::{PixelFormat, Pixels};
 use muster_engine::runtime::safety::SafetyChecker;
 use muster_media::image as codec;
 
-/// The level of an image that stands for one that is not shown.
+/// The grey level of the image that replaces a censored one.
 const EMPTY: u8 = 128;
 
 #[derive(Debug)]

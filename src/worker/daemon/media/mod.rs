@@ -76,7 +76,7 @@ pub trait MediaFiles {
     /// Quantizes the matrices of linear layers while loading, where the kind can.
     fn quantize(&mut self, _: Option<Quantize>) {}
 
-    /// Components that are not around its files come from the catalog, as far as they are on disk.
+    /// Missing components are taken from the catalog's models, if they are on disk.
     fn complete(&mut self, _: Shelves<'_>) -> Result<(), LocateError> {
         Ok(())
     }
@@ -102,7 +102,7 @@ macro_rules! sources {
         }
 
         impl MediaSource {
-            /// The folder or file of a model says so itself; none of a model for text.
+            /// Detects the kind of a model from its folder or file; `None` for text models.
             pub fn at(path: &Path) -> Option<Self> {
                 $(if <$source>::is_at(path) {
                     return Some(Self::$kind(<$source>::new(path)));
@@ -146,7 +146,7 @@ macro_rules! sources {
     };
 }
 
-/// The list, and kinds of tests. Files are asked in this order: the first that knows them has them.
+/// The list of kinds, also for tests. The first kind that recognizes the files is used.
 macro_rules! sources_with {
     ($($of_tests:tt)*) => {
         sources! {

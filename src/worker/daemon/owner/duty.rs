@@ -1,6 +1,6 @@
 //! The share of time in which models compute, so that the machine keeps to a power.
 
-/// The least share: jobs still come to their end.
+/// The least proportion: jobs can still finish.
 const LEAST: f64 = 0.05;
 /// How much a new reading counts in the mean.
 const WEIGHT: f64 = 0.5;

@@ -1,4 +1,4 @@
-//! The state of the machine that rules ask for: time, programs, load, people and GPUs.
+//! Measurements for rules: time, programs, load, people and GPUs.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -11,14 +11,14 @@ use super::rules::{GpuUse, MachineUse};
 use crate::hardware::{GpuLoad, MachinePower, follow_gpus};
 use muster_config::OwnerConfig;
 
-/// Reads the state of the machine again and again, as far as a rule asks for it.
+/// Measures the machine repeatedly, as far as rules need it.
 pub struct MachineWatch {
     gpus: watch::Receiver<Vec<GpuLoad>>,
-    /// Ticks of all processors and of this process at the last look.
+    /// Ticks of all processors and of this process at the last check.
     ticks: Option<Ticks>,
     /// Interrupts of the keyboard and mouse, and when they changed.
     keyboard: Option<(u64, Instant)>,
-    /// Opened by the first look that asks for it.
+    /// Opened by the first check that needs it.
     power: Option<MachinePower>,
 }
 

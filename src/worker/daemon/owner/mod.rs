@@ -27,7 +27,7 @@ use muster_config::OwnerConfig;
 use muster_process::tasks::Tasks;
 use rules::Rules;
 
-/// Between looks at the machine while there are rules.
+/// Interval of checks while rules exist.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The rules of the owner, followed by a task.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use muster_config::show_duration;
 
-/// How far the owner has the machine back.
+/// Whether the worker accepts jobs, or is paused for its owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Availability {
     #[default]
@@ -59,7 +59,7 @@ impl OwnerPause {
             .and_then(|order| order.until)
     }
 
-    /// Until the command ends by itself.
+    /// Time until the command expires.
     pub fn remaining(&self, now: SystemTime) -> Option<Duration> {
         let until = self.order?.until?;
         Some(until.duration_since(now).unwrap_or_default())

@@ -11,7 +11,7 @@ pub struct MachineUse {
     pub time: Option<(usize, u32)>,
     /// Names of running programs.
     pub programs: Vec<String>,
-    /// The share of the processors that other programs used since the last look, from 0 to 1.
+    /// The proportion of processor time that other programs used since the last check, from 0 to 1.
     pub others_load: Option<f64>,
     /// Since a keyboard or a terminal was used.
     pub idle: Option<Duration>,
@@ -27,7 +27,7 @@ pub struct GpuUse {
     pub celsius: Option<u32>,
 }
 
-/// Follows the rules over time: a reason stays for `resume_after` once it is gone.
+/// Tracks the rules over time: a reason stays for `resume_after` after it ends.
 #[derive(Debug, Default)]
 pub struct Rules {
     /// The reasons that were true last, and when.

@@ -1,4 +1,4 @@
-//! Requests that the owner's page takes: from pages of its own, under a name of this machine, with its token.
+//! Requests accepted by the owner's page: from its own pages, by a name of this machine, with its token.
 
 use std::sync::Arc;
 

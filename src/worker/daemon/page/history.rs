@@ -140,7 +140,7 @@ pub fn plot(
     for sample in samples {
         let seconds = length(before, sample.at);
         before = Some(sample.at);
-        // A sample belongs to the bin in which its last second lies.
+        // A sample belongs to the bin of its last second.
         let Some(bin) = usize::try_from((sample.at - 1 - from).div_euclid(bin_seconds))
             .ok()
             .and_then(|at| bins.get_mut(at))

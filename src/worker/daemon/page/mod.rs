@@ -71,8 +71,8 @@ impl IntoResponse for PageError {
     }
 }
 
-/// Serves the page until the tasks stop, where the configuration wants one. A worker without it works as well, so a failure
-/// is logged and no more.
+/// Serves the page until the tasks stop, if it is configured. A worker runs without it, too, so a failure is only
+/// logged.
 pub async fn open(
     config: &Config,
     places: (&Catalog, &Hub),

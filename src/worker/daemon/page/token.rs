@@ -19,7 +19,7 @@ const LENGTH: usize = 43;
 pub struct PageToken(String);
 
 impl PageToken {
-    /// The token of this data folder. A new one where there is none, or where others could read the file.
+    /// The token of this data folder. Creates a new one if none exists or other users could read the file.
     pub fn keep(data_dir: &Path) -> io::Result<Self> {
         if let Some(token) = Self::read(data_dir)? {
             return Ok(token);

@@ -401,7 +401,7 @@ impl Residency {
 
     fn others_run(&self, name: &str) -> bool {
         let models = self.lock();
-        // The model of an adapter stays as long as the adapter is wanted.
+        // The model of an adapter stays while the adapter is wanted.
         let base = models.get(name).and_then(ResidentModel::base);
         let others = models.iter().filter(|(other, _)| *other != name);
         let mut others = others.filter(|(other, _)| Some(*other) != base.as_ref());
@@ -475,7 +475,7 @@ impl Residency {
         };
         for (name, why) in due {
             let mut device = self.device.lock().await;
-            // A job may have come and gone meanwhile.
+            // A job may have started and ended meanwhile.
             let is_still_due = match self.lock().get(&name) {
                 Some(resident) => resident.due().is_some() && is_due(resident),
                 None => false,

@@ -21,7 +21,7 @@ use muster_protocol::link::RefusalCode;
 
 /// Each step may take this long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A clock that is further off than this is worth a word; certificates and deadlines bear less than they seem to.
+/// A larger difference of clocks is reported; certificates and deadlines tolerate little.
 const SKEW: Duration = Duration::from_secs(30);
 /// Replies about a coordinator are short.
 const LARGEST_ANSWER: usize = 64 << 10;
@@ -133,7 +133,7 @@ impl Inquiry {
         }
     }
 
-    /// Name, connection and TLS. Whether it is worth going on.
+    /// Checks name, connection and TLS. Returns whether further steps make sense.
     async fn reach(&self, findings: &mut Vec<Finding>) -> Result<bool, AddressError> {
         let target = self.target()?;
         let host = target.host_str().ok_or(AddressError::NoHost)?;
@@ -312,7 +312,7 @@ impl Inquiry {
         (is_name && name != self.name).then_some(name)
     }
 
-    /// Other coordinators say at least whether they know a key.
+    /// Other coordinators only report whether a key is valid.
     async fn public_key(&self, client: &Client, base: &str) -> Finding {
         let answer = self.get(client, &format!("{base}/api/v2/find_user")).await;
         match answer.map(|answer| (answer.status.as_u16(), answer.body)) {
@@ -398,7 +398,7 @@ pub fn remedy(code: Option<RefusalCode>, words: &str) -> &'static str {
     }
 }
 
-/// How far this machine's clock is from the coordinator's, where it says the time.
+/// The difference of this machine's clock to the coordinator's, if it reports the time.
 fn clock(headers: &HeaderMap, now: SystemTime) -> Option<Finding> {
     let date = headers.get(DATE)?.to_str().ok()?;
     let there = httpdate::parse_http_date(date).ok()?;

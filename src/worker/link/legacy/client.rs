@@ -212,12 +212,12 @@ impl Client {
         }
     }
 
-    /// Says how far a job is. Whether the coordinator knows the call.
+    /// Reports a job's progress. Returns whether the coordinator supports the call.
     pub async fn progress(&self, id: &str, done: usize, all: usize) -> bool {
         let body = json!({"id": id, "current_step": done.min(all), "total_steps": all});
         let unknown = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_IMPLEMENTED];
         match self.call("generate/progress", &body).await {
-            // A job that is unknown has a code of its own; a path that is unknown has none.
+            // An unknown job has an error code; an unknown path has none.
             Err(no) if no.status == Some(StatusCode::NOT_FOUND) => !no.rc.is_empty(),
             Err(no) => !no.status.is_some_and(|status| unknown.contains(&status)),
             Ok(_) => true,

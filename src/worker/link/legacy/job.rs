@@ -29,7 +29,7 @@ use muster_protocol::link::{MediaResult, Payload, UploadSlot};
 
 /// Words that may wait to be taken in.
 const WAITING_WORDS: usize = 256;
-/// How often the coordinator hears how far a job is.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_secs(3);
 /// Default for coordinators that do not report a time limit.
 const USUAL_TIME: Duration = Duration::from_secs(150);

@@ -51,7 +51,7 @@ pub struct Polling {
     pub served: watch::Receiver<Served>,
 }
 
-/// The kind of jobs: each has calls of its own.
+/// The kinds of jobs: each has separate calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PolledKind {
     #[default]
@@ -73,15 +73,15 @@ pub struct Served {
     pub context: u32,
     /// Width times height of the largest image, for generation and interrogation.
     pub pixels: u64,
-    /// Applies LoRAs of its own folder. Jobs that name others are handed back.
+    /// Applies LoRAs of its folder. Jobs with others are handed back.
     pub has_loras: bool,
-    /// The same for textual inversions, which have a folder of their own.
+    /// The same for textual inversions, which have a separate folder.
     pub has_inversions: bool,
     pub permissions: Permissions,
 }
 
 impl Polling {
-    /// Keeps coming until the condition says to leave, the coordinator refuses it for good, or the tasks stop.
+    /// Polls until the condition requests to leave, the coordinator refuses the worker for good, or the tasks stop.
     pub fn keep(
         self,
         offers: &mpsc::Sender<Offer>,

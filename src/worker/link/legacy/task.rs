@@ -162,7 +162,8 @@ impl Task {
         }
     }
 
-    /// A coordinator that is asked without a model might give any job. False when it is time to leave.
+    /// Waits for models, because a coordinator might send any job for a pop without models. False when the worker
+    /// leaves.
     async fn until_models_come(&self) -> bool {
         let mut served = self.line.served.clone();
         tokio::select! {
@@ -212,7 +213,7 @@ impl Task {
         }
     }
 
-    /// Each of its ids is a job of its own.
+    /// Each of its ids is a separate job.
     fn start(&self, popped: PoppedJob, seat: OwnedSemaphorePermit, client: &Client) {
         let job = Job::of(&popped, &self.served);
         if let Err(why) = &job {

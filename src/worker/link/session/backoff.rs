@@ -16,7 +16,7 @@ impl Backoff {
     pub fn new(seed: u64) -> Self {
         Self {
             next: FIRST,
-            // A generator that stands at zero stays there.
+            // A xorshift generator at zero stays at zero.
             bits: seed | 1,
         }
     }

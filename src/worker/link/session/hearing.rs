@@ -9,7 +9,7 @@ use muster_protocol::link::{
     About, Extension, FromWorker, JobFrame, Ready, RefusalCode, ToWorker, Verdict,
 };
 
-/// How long a worker that drains asks others to wait.
+/// Retry delay that a draining worker suggests.
 const NOT_HERE: Duration = Duration::from_secs(60);
 
 impl Session {
@@ -186,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Whether the coordinator has said that nothing will change by itself.
+    /// Whether the coordinator's refusal is permanent.
     pub(super) fn is_refused_for_good(&self, code: Option<u16>) -> bool {
         let said = self.refusal.as_ref().and_then(|refusal| refusal.code);
         code == Some(4001) || said == Some(RefusalCode::Auth)

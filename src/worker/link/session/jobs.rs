@@ -40,7 +40,7 @@ pub enum Phase {
     Running,
     /// Cancelled; the final frame is pending.
     Stopping,
-    /// The last word was said then. After a `done` an answer is awaited for a while.
+    /// Time of the final frame. After a `done` a reply is awaited for a limited time.
     Ended {
         at: Moment,
         awaits_ack: bool,
@@ -84,7 +84,7 @@ impl Job {
         matches!(self.phase, Phase::Ended { .. })
     }
 
-    /// The last word has been said, has arrived, and needs no answer.
+    /// The final frame was sent, has arrived, and needs no reply.
     pub fn is_over(&self) -> bool {
         let is_last_word = matches!(
             self.phase,
@@ -221,7 +221,7 @@ fn forget_tokens(event: &mut Event) {
     }
 }
 
-/// A delta that says nothing.
+/// A delta without content.
 fn is_empty(event: &Event) -> bool {
     matches!(event, Event::Token(token) if token.text.is_empty() && token.logprobs.is_empty())
 }

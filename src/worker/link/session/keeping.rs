@@ -7,7 +7,7 @@ use super::words::{Moment, Output, Slot};
 use super::{Phase, Session, send};
 use muster_protocol::link::{Extension, FromWorker, State};
 
-/// Silence after which the socket is asked whether it still lives, and how long it may take to answer.
+/// Time without frames before a ping, and the timeout of its reply.
 const DOUBT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
 /// Reports of changes are no closer together.
@@ -16,7 +16,7 @@ const REPORT_GAP: Duration = Duration::from_millis(250);
 const MEMORY: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// When [`super::Input::Tick`] is worth sending if nothing else happens.
+    /// The time of the next due [`super::Input::Tick`].
     pub fn next_wake(&self) -> Option<Moment> {
         let phase = match &self.phase {
             Phase::Waiting { until } | Phase::Greeting { until } => Some(*until),

@@ -13,7 +13,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 const AFTER_REPLACEMENT: Duration = Duration::from_secs(10);
 /// The delay doubles with each replacement in a row, up to this.
 const LONGEST_REPLACEMENT: Duration = Duration::from_secs(300);
-/// A socket that has stood for so long was not fought for.
+/// A socket that was open for this long was not replaced in a conflict.
 const UNDISPUTED: Duration = Duration::from_secs(900);
 /// How long the answer to a `done` is waited for before leaving.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ pub(super) fn is_until_resumed(until: Moment) -> bool {
 }
 
 impl Session {
-    /// The socket is gone: waits, and keeps the jobs if we may come back to them.
+    /// The socket is lost: waits, and keeps the jobs if they can be resumed.
     pub(super) fn lose(&mut self, code: Option<u16>, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Over) {
             return;

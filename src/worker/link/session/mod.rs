@@ -75,7 +75,7 @@ pub struct Session {
     refusal: Option<RefusalFrame>,
     is_paused: bool,
     leaving: Option<Moment>,
-    /// The coordinator said that it is about to close.
+    /// The coordinator announced that it is about to close.
     is_dismissed: bool,
     /// How often in a row another connection took the name.
     replaced: u32,
@@ -113,7 +113,7 @@ struct Open {
 struct Resumable {
     session: String,
     grace: Duration,
-    /// Since when there is no socket.
+    /// When the socket was lost.
     lost: Option<Moment>,
 }
 
@@ -265,7 +265,7 @@ impl Session {
         found.next_back().map(|(slot, _)| *slot)
     }
 
-    /// Ends the work and forgets it; nothing more is said about it.
+    /// Cancels a job and drops its state; no further frames follow.
     fn forget(&mut self, slot: Slot, out: &mut Vec<Output>) {
         if let Some(job) = self.jobs.remove(&slot)
             && !job.has_ended()

@@ -91,7 +91,7 @@ impl Session {
             self.spoke();
         }
         if !has_room {
-            // Without its frames it cannot go on elsewhere from here: better given to another worker now.
+            // Without its frames the job cannot be resumed, so another worker should get it now.
             self.forget(slot, out);
         }
     }
@@ -235,7 +235,7 @@ impl Session {
         self.spoke();
     }
 
-    /// When the job's next beat is due, while there is a socket to beat on.
+    /// The time of the job's next heartbeat, while a socket exists.
     pub(super) fn beat_due(&self, job: &Job) -> Option<Moment> {
         /// Three missed ones are the end of a lease.
         const LEASED: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Everything that can happen to a session, and everything it can ask for.
+//! Inputs and outputs of a session.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub enum Input {
     Frame(ToWorker),
     /// Any other sign of life.
     Heard,
-    /// The socket is gone, or never came about.
+    /// The socket is lost, or could not be opened.
     Lost {
         code: Option<u16>,
     },
@@ -39,7 +39,7 @@ pub enum Input {
     Leave {
         within: Duration,
     },
-    /// Time has passed; [`super::Session::next_wake`] says when this is worth it.
+    /// Time has passed; see [`super::Session::next_wake`].
     Tick,
 }
 

@@ -33,7 +33,7 @@ impl InvertedPrompts {
         Ok(prompts)
     }
 
-    /// Public workers put them before the prompt and behind the negative one.
+    /// Adds them before the prompt and after the negative one, like public workers.
     fn add(&mut self, listed: &TextualInversion, folder: Option<&Path>) -> Result<(), Failure> {
         let folder = folder.ok_or_else(|| {
             unsupported("textual inversions are not supported by this worker".to_owned())

@@ -13,7 +13,7 @@ const FAMILIES: [(usize, &str); 2] = [(16, "wan-2.1-t2v-1.3b"), (48, "wan-2.2-ti
 
 /// Adds components and settings of the family's model in the catalog.
 pub fn complete(source: &mut VideoSource, shelves: Shelves<'_>) -> Result<(), LocateError> {
-    // Opening the file says why it is broken.
+    // Opening the file reports the error.
     let Ok(Some(missing)) = source.missing() else {
         return Ok(());
     };
