@@ -44,7 +44,7 @@ impl GoldenTensors {
     }
 }
 
-/// The largest difference, in parts of the largest number wanted.
+/// The largest difference, relative to the largest expected number.
 pub fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
     let largest = |tensor: &Tensor| -> f32 {
         let largest = tensor.abs().unwrap().max_all().unwrap();

@@ -1,5 +1,5 @@
-//! The networks of a model, each in a folder of its own as diffusers keeps it, or in a file: safetensors or GGUF. Weights
-//! in blocks stay so in linear layers; other layers read them as dense numbers.
+//! The networks of a model, each in a separate folder in the layout of diffusers, or in a file: safetensors or GGUF.
+//! Linear layers keep quantized weights; other layers dequantize them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ impl<S> Component<S> {
         path: &Path,
         read: impl FnOnce(&Value) -> Result<S, Flaw>,
     ) -> Result<Self, CheckpointError> {
-        // Repositories keep several precisions side by side.
+        // Repositories may have several precisions.
         let names = ["diffusion_pytorch_model", "model"];
         let names = names.map(|name| ["", ".fp16"].map(|kind| format!("{name}{kind}.safetensors")));
         let files = names.concat().into_iter().map(|name| path.join(name));
@@ -94,7 +94,7 @@ impl<S> Component<S> {
         Ok(Self { checkpoint, spec })
     }
 
-    /// The same of a file that says nothing of itself: `describe` computes its `config.json`.
+    /// The same for a file without a description: `describe` infers its `config.json`.
     pub fn open_file(
         path: &Path,
         describe: impl FnOnce(&dyn TensorSource) -> Result<Value, Flaw>,

@@ -266,7 +266,7 @@ mod tests {
         };
         let refused = Footprint::measure(&latents, DeviceChoice::Cpu, &limits).unwrap_err();
         assert!(refused.to_string().contains("not q8_0"), "{refused}");
-        // Three layers, a latent of 32 numbers and 8 that turn.
+        // Three layers, a latent of 32 numbers and 8 with rope.
         let half = measure(ModelSource::new(fixture));
         assert_eq!(half.kv_bytes_per_token, 3 * (32 + 8) * 2);
     }

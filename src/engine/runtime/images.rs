@@ -121,7 +121,7 @@ impl ImageInput {
         })
     }
 
-    /// The tokens of a prompt, and where its images stand among them. `prefix` is as in [`Language::read`].
+    /// The tokens of a prompt, and the positions of its images. `prefix` is as in [`Language::read`].
     pub fn read(
         &self,
         language: &Language,

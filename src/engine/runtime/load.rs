@@ -14,7 +14,7 @@ use crate::networks::vision::VisionTower;
 use crate::networks::weights::{Checkpoint, CheckpointError, Quantize};
 use muster_kernels::{KvDtype, PAGE_TOKENS};
 
-/// Room for keys and values where nothing else is said: this many tokens, or the model's context if that is less.
+/// Default size of the KV cache: this many tokens, or the model's context if that is less.
 pub const DEFAULT_CACHE_TOKENS: usize = 16_384;
 
 /// Location and load options of a model.

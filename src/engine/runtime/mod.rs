@@ -250,7 +250,7 @@ pub enum Failure {
     Paused,
     #[error("the engine has stopped")]
     Stopped,
-    /// A job panicked. The model and its other jobs go on.
+    /// A job panicked. The model and its other jobs continue.
     #[error("a job of the model {model} crashed")]
     Crashed { model: String },
     #[error("the engine failed: {0}")]
@@ -296,7 +296,7 @@ impl DeviceChoice {
         }
     }
 
-    /// Gives memory of models that are gone back to the driver, for other programs.
+    /// Returns memory of unloaded models to the driver, for other programs.
     pub fn give_back(self) -> Result<(), LoadError> {
         match self {
             Self::Cpu => Ok(()),

@@ -17,7 +17,7 @@ use crate::networks::weights::Quantize;
 pub struct NetworkFiles {
     /// A file or a folder, without links on the way.
     path: PathBuf,
-    /// When the bytes of each file were last written, and how many there are.
+    /// Modification time and length of each file.
     stamps: Vec<(Option<SystemTime>, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl<T> NetworkPool<T> {
     ) -> Result<Arc<T>, E> {
         let mut networks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         networks.retain(|pooled| pooled.network.strong_count() > 0);
-        // Another handle of the same GPU has a stream of its own.
+        // Another handle of the same GPU has a separate stream.
         let held = networks.iter().find(|pooled| {
             pooled.files == files
                 && pooled.quantize == quantize

@@ -10,7 +10,7 @@ use super::{Event, TokenInfo};
 
 /// Events a reader may leave unread before text starts to gather here.
 pub const UNREAD_EVENTS: usize = 64;
-/// Tokens that may gather before the reader counts as gone.
+/// Limit of buffered tokens, after which the reader counts as gone.
 pub const SLOW_READER_TOKENS: usize = 4096;
 /// Without text, tokens are sent in groups of this size to save events.
 const SILENT_TOKENS: usize = 32;

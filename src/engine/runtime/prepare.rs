@@ -134,7 +134,7 @@ fn max_tokens(asked: Option<usize>, prompt: usize, context: usize) -> Result<usi
     }
 }
 
-/// A prompt of which only its log probabilities are wanted may fill the context.
+/// A prompt with only its log probabilities requested may fill the context.
 fn no_tokens(prompt: usize, context: usize) -> Result<usize, Failure> {
     match prompt <= context {
         true => Ok(0),

@@ -1,5 +1,5 @@
-//! A safety checker judges finished images. The thread that asks computes, on the CPU, so that the devices of the models go on
-//! with their jobs meanwhile.
+//! A safety checker for finished images. Runs on the CPU of the calling thread, so that the devices of the models
+//! continue with their jobs.
 
 use std::path::Path;
 use std::sync::Arc;

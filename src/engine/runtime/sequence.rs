@@ -51,7 +51,7 @@ enum DrawOutcome {
     Nothing,
 }
 
-/// Why a sequence cannot go on.
+/// The reason why a sequence cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum NoToken {
     #[error(transparent)]
@@ -96,7 +96,7 @@ pub struct PromptScoring {
 }
 
 impl Sequence {
-    /// The sequence, its known tokens, and why it is over already if the tokens it continues say so.
+    /// The sequence, its known tokens, and the finish reason if the tokens that it continues already end the text.
     pub fn begin(job: Job, language: &Language) -> (Self, Vec<u32>, Option<FinishReason>) {
         let scoring = job.prompt_logprobs.map(|alternatives| PromptScoring {
             alternatives,
@@ -262,7 +262,7 @@ impl Sequence {
         self.guide.as_ref().is_some_and(Guide::is_finished)
     }
 
-    /// Takes the token in, and says why it was the last if it was.
+    /// Adds the token, and returns the finish reason if it was the last one.
     fn accept(&mut self, token: TokenInfo, language: &Language) -> Option<FinishReason> {
         let reason = self.read(token.id, language);
         self.outbox.tokens.push(token);
@@ -308,7 +308,7 @@ impl Sequence {
         self.text.clear();
         self.detokenizer.push(language.pieces(), id, &mut self.text);
         if self.usage.completion_tokens < self.stop_rules.min_tokens {
-            // No stop string is looked for yet.
+            // Stop strings do not apply yet.
             self.outbox.text.push_str(&self.text);
             return self.is_full();
         }

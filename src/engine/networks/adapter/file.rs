@@ -255,7 +255,7 @@ impl FactorReader<'_> {
         )?)
     }
 
-    /// The change at full strength: weights and narrow product together get the lengths that the file says.
+    /// The change at full strength: the sum of weights and low-rank product gets the magnitudes of the file.
     fn decomposed(
         &self,
         narrow: NarrowFactors,
@@ -347,7 +347,7 @@ impl FactorReader<'_> {
         let scale = rank.map_or(Ok(1.0), |rank| self.scale(rank))?;
         let (outer, inner) = first.dims2()?;
         let (rows, columns) = (second.dim(0)?, second.elem_count() / second.dim(0)?.max(1));
-        // [outer, 1, inner, 1] by [1, rows, 1, columns]; a kernel stays behind its inputs.
+        // [outer, 1, inner, 1] by [1, rows, 1, columns]; a kernel's dimensions follow its inputs.
         let first = first.reshape((outer, 1, inner, 1))?;
         let second = second.reshape((1, rows, 1, columns))?;
         let product = first.broadcast_mul(&second)?;

@@ -1,4 +1,4 @@
-//! Textual inversions: vectors of a file that stand for a word of a prompt.
+//! Textual inversions: vectors of a file that replace a word of a prompt.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -99,7 +99,7 @@ impl<'a> ComponentReader<'a> {
         })
     }
 
-    /// Whether there is such a tensor.
+    /// Whether the tensor exists.
     pub fn has(&self, name: &str) -> bool {
         let name = (self.rename)(name);
         self.source.tensors.header(&name).is_some()

@@ -85,7 +85,7 @@ impl<'a> TensorView<'a> {
                     view.add_part(header, index, part)?;
                 }
             } else if name != UNUSED {
-                // Under a name that nothing asks for, so that the reader refuses it.
+                // Keeps a name that no reader requests, so that the tensor is refused as unused.
                 view.add(header.name.clone(), header.shape.clone(), whole(header));
             }
         }

@@ -50,7 +50,7 @@ pub(super) struct LayerNorm {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EncoderInput {
     pub tokens: Vec<u32>,
-    /// Which of two texts each token is of; empty where there is one.
+    /// The segment of each token in a pair of texts; empty for a single text.
     pub types: Vec<u32>,
 }
 
@@ -201,7 +201,7 @@ impl Encoder {
         self.norm.forward(&((words + types)? + positions)?)
     }
 
-    /// The positions of a sequence's tokens. RoBERTa leaves out padding, wherever it stands.
+    /// The positions of a sequence's tokens. RoBERTa skips padding, at any position.
     fn place(&self, tokens: &[u32], positions: &mut Vec<u32>) {
         let first = self.spec.first_position() as u32;
         match self.spec.family {

@@ -180,7 +180,7 @@ impl AutoencoderSpec {
         2 * (sum + convolution(n, channels, COLORS as u64))
     }
 
-    /// How many pixels a side of a latent stands for.
+    /// Pixels per side of a latent's position.
     pub fn factor(&self) -> usize {
         1 << (self.channels.len() - 1)
     }
@@ -194,7 +194,7 @@ pub struct Autoencoder {
     quantizers: Option<[Projection; 2]>,
 }
 
-/// An encoder or a decoder: levels with the middle behind or before them.
+/// An encoder or a decoder: levels, and the middle block after or before them.
 struct Half {
     inward: ConvolutionLayer,
     levels: Vec<AutoencoderLevel>,

@@ -1,4 +1,4 @@
-//! Encoders of images: CLIP's, and the heads that say of its embedding whether an image is safe.
+//! Image encoders: CLIP's, and the safety classification of its embeddings.
 
 mod clip;
 mod prepare;

@@ -16,7 +16,7 @@ const CONCEPTS: usize = 17;
 const SPECIAL: usize = 3;
 /// How much more easily.
 const CARE: f64 = 0.01;
-/// The usual size of the projection where a file does not say.
+/// Default size of the projection.
 const PROJECTION: u64 = 512;
 
 /// The sizes of a checker.
@@ -40,7 +40,7 @@ struct Concepts {
     thresholds: Vec<f32>,
 }
 
-/// How far an image is beyond each threshold; negative below it.
+/// Differences of an image to each threshold; negative below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SafetyScores {
     pub special: Vec<f64>,

@@ -32,10 +32,10 @@ pub struct KeyValues {
     pub value_norm: Option<RmsNorm>,
 }
 
-/// Norms of queries and keys, in this order, before they turn.
+/// Norms of queries and keys, in this order, before rope.
 #[derive(Debug)]
 pub enum QueryKeyNorms {
-    /// Each head by itself; of a layer without keys of its own, the queries alone.
+    /// Per head; only queries in a layer without its own keys.
     PerHead(RmsNorm, Option<RmsNorm>),
     /// All heads of a row together.
     Whole(RmsNorm, RmsNorm),
@@ -46,8 +46,7 @@ pub struct Positions<'a> {
     pub plan: &'a AttentionPlan,
     /// The states of their sequences; none where no layer is recurrent.
     pub states: &'a [StateSpan],
-    /// How positions turn queries and keys, and the row of the table for each of them; `None` in a layer where nothing
-    /// turns.
+    /// The rope table and the row of each position; `None` in a layer without rope.
     pub rope: Option<(&'a RopeTable, &'a Tensor)>,
     /// A factor for the queries of each row, `[rows, 1, 1]`.
     pub query_scales: Option<&'a Tensor>,
@@ -119,7 +118,7 @@ impl Attention {
         gathered.flatten_from(1)
     }
 
-    /// The gate where there is one, queries, keys and values.
+    /// The optional gate, queries, keys and values.
     fn products(
         &self,
         own: &KeyValues,

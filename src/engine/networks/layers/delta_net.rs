@@ -1,4 +1,4 @@
-//! The gated delta net of Qwen3-Next: a short convolution, the gated delta rule, and a norm behind a gate.
+//! The gated delta net of Qwen3-Next: a short convolution, the gated delta rule, and a gated norm.
 
 use candle_core::{Result, Tensor};
 

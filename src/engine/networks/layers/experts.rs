@@ -125,7 +125,7 @@ impl Experts {
         Ok(chosen)
     }
 
-    /// The products of rows that lie in the order of their experts.
+    /// The products of rows sorted by expert.
     fn products<'a, const N: usize>(
         &'a self,
         order: &ExpertOrder,

@@ -16,15 +16,15 @@ pub enum FeedForward {
     Parallel(Box<ParallelFeedForward>),
 }
 
-/// Gemma 4's: a dense part and experts side by side. The experts and their router see the sum of the layers before,
-/// each through a norm of its own.
+/// Gemma 4's: a dense part and experts in parallel. The experts and their router read the residual stream, each through
+/// a separate norm.
 #[derive(Debug)]
 pub struct ParallelFeedForward {
     pub dense: GatedFeedForward,
     pub experts: Experts,
     pub router_norm: RmsNorm,
     pub experts_norm: RmsNorm,
-    /// Behind the dense part, and behind the experts.
+    /// Norms after the dense part and after the experts.
     pub after: [RmsNorm; 2],
 }
 

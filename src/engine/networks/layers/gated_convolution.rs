@@ -7,7 +7,7 @@ use muster_kernels::{LayerStates, ShortConvolution, StateSpan};
 
 #[derive(Debug)]
 pub struct GatedConvolution {
-    /// The gate before the convolution, the gate behind it, and its input.
+    /// The gate before the convolution, the gate after it, and its input.
     pub inputs: [Linear; 3],
     pub convolution: ShortConvolution,
     pub output: Linear,

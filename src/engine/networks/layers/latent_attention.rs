@@ -41,9 +41,9 @@ pub enum LatentQuery {
 pub struct LatentSizes {
     /// Numbers of a latent.
     pub rank: usize,
-    /// Numbers of a head's query and key that do not turn.
+    /// Numbers of a head's query and key without rope.
     pub plain_dim: usize,
-    /// Numbers of both that may turn.
+    /// Numbers of both with rope.
     pub rope_dim: usize,
     /// Numbers of a head's value.
     pub value_dim: usize,

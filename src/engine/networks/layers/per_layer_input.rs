@@ -1,5 +1,5 @@
-//! Per-layer embeddings (Gemma 3n and 4): besides the hidden state, each layer has an input of its own, which a second
-//! table of embeddings and a product with the first one make.
+//! Per-layer embeddings (Gemma 3n and 4): besides the hidden state, each layer has a separate input, the sum of a
+//! second embedding table and a projection of the first embeddings.
 
 use candle_core::{Device, Result, Tensor};
 

@@ -135,7 +135,7 @@ fn best_of(scores: &[f32], count: usize) -> Vec<usize> {
 /// The rows of a step in the order of their experts.
 #[derive(Debug, PartialEq)]
 pub struct ExpertOrder {
-    /// The row of the step at each place; a row stands once for each of its experts.
+    /// The step's row at each index; a row occurs once per expert.
     pub rows: Vec<u32>,
     /// The experts that have rows, in order, and the places of their rows.
     pub spans: Vec<(usize, Range<usize>)>,

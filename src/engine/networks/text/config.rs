@@ -218,8 +218,7 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
     })
 }
 
-/// Numbers of E4M3 with a scale for each block of 128 x 128, each row or each matrix. How activations are rounded elsewhere
-/// says nothing here.
+/// FP8 (E4M3) with a scale for each block of 128 x 128, each row or each matrix. Settings for activations are ignored.
 fn is_fp8(config: &Value) -> bool {
     match config["quant_method"].as_str() {
         Some("fp8") => {
@@ -316,7 +315,7 @@ impl ConfigJson {
         json
     }
 
-    /// The most tokens of a sequence: YaRN's factor says it where the file was made for the original context.
+    /// The longest sequence: the original context times YaRN's factor, if the file declares the original one.
     pub fn context(&self, rope: &Rope) -> usize {
         let context = self.max_position_embeddings;
         match &rope.scaling {
@@ -327,12 +326,12 @@ impl ConfigJson {
         }
     }
 
-    /// How positions turn in layers that see all.
+    /// The rope of global layers.
     pub fn rope(&self, head_dim: usize) -> Result<Rope, Flaw> {
         self.rope_with(head_dim, 10_000.0)
     }
 
-    /// How many frequencies turn by each axis, where the file says it, and whether the axes take turns.
+    /// The number of frequencies per axis in the file, and whether the axes are interleaved.
     pub fn rope_sections(&self) -> (Option<[usize; 3]>, Option<bool>) {
         let json = self.rope_json();
         (json.mrope_section, json.mrope_interleaved)
@@ -351,7 +350,7 @@ impl ConfigJson {
         json.rope(head_dim, 10_000.0, self.max_position_embeddings)
     }
 
-    /// How positions turn in layers with a window, where the file says more of them than the family does.
+    /// The rope of layers with a window, if the file overrides the family's default.
     pub fn window_rope(&self, default: Rope) -> Result<Rope, Flaw> {
         let json = self.rope_parameters.clone().and_then(RopeJson::of_windows);
         match json {

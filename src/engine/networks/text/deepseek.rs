@@ -67,7 +67,7 @@ pub fn deepseek_v3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     with_latents(config, Family::DeepseekV3, config.corrected_experts()?)
 }
 
-/// The first layer is dense unless the file says more.
+/// The first layer is dense, unless the file lists more.
 pub fn glm4_moe_lite_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let json = &config.experts;
     named("scoring_func", json.scoring_func.as_deref(), &["sigmoid"])?;
@@ -118,7 +118,7 @@ fn with_latents(
         latent: Some(latent),
         context: config.context(&rope),
         rope: Rope {
-            // Neighbours turn together in the makers' files.
+            // The original files have interleaved pairs.
             style: match config.latent.rope_interleave {
                 Some(false) => RopeStyle::Halves,
                 _ => RopeStyle::Pairs,

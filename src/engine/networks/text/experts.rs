@@ -32,7 +32,7 @@ pub struct ExpertsSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedExpertSpec {
     pub intermediate_size: usize,
-    /// A token takes the share of it that a gate says.
+    /// Whether a gate weights it per token.
     pub is_gated: bool,
 }
 
@@ -133,7 +133,7 @@ impl ConfigJson {
 }
 
 impl ExpertsJson {
-    /// How many experts Granite's files say there are, which may be none.
+    /// The number of experts in Granite's files, which may be zero.
     pub fn local_experts(&self) -> usize {
         self.num_local_experts.unwrap_or(0)
     }

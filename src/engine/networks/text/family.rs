@@ -102,7 +102,7 @@ const FAMILIES: &[(Family, &str, &str)] = &[
     (Family::Olmo3, "Olmo3ForCausalLM", "olmo2"),
     (Family::Olmoe, "OlmoeForCausalLM", "olmoe"),
     (Family::Glm4Moe, "Glm4MoeForCausalLM", "glm4moe"),
-    // GGUF files of all three say `deepseek2`.
+    // GGUF files of all three have the architecture `deepseek2`.
     (Family::DeepseekV3, "DeepseekV3ForCausalLM", "deepseek2"),
     (Family::DeepseekV2, "DeepseekV2ForCausalLM", "deepseek2"),
     (Family::Glm4MoeLite, "Glm4MoeLiteForCausalLM", "deepseek2"),

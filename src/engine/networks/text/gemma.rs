@@ -52,7 +52,7 @@ pub fn gemma3_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let is_bidirectional = config.use_bidirectional_attention == Some(true);
     let mut windows = config.windows(|layer| period > 0 && (layer + 1) % period != 0)?;
     if is_bidirectional {
-        // Half of it lies on each side of a token.
+        // Half of it on each side of a token.
         let windows = windows.iter_mut().flatten();
         windows.for_each(|window| *window = *window / 2 + 1);
     }

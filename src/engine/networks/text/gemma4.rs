@@ -169,7 +169,7 @@ fn experts(config: &ConfigJson) -> Result<ExpertsSpec, Flaw> {
 }
 
 impl GemmaJson {
-    /// Older files say it once, newer ones of each layer.
+    /// Older files have one number, newer ones one per layer.
     fn global_heads(
         &self,
         config: &ConfigJson,

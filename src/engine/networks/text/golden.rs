@@ -153,7 +153,7 @@ impl Golden {
     }
 }
 
-/// The largest difference, in parts of the largest number wanted.
+/// The largest difference, relative to the largest expected number.
 pub fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
     let largest = |tensor: &Tensor| {
         let largest = tensor.abs().unwrap().max_all().unwrap();

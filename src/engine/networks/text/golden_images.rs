@@ -1,4 +1,4 @@
-//! Models that see against transformers: prompts with images and without, whole, in chunks and side by side.
+//! Models with vision, compared with transformers: prompts with and without images, whole, in chunks and batched.
 
 use candle_core::Tensor;
 
@@ -124,7 +124,7 @@ fn logits_of_prompts_with_images_are_those_of_the_reference() {
     }
 }
 
-/// Positions of text are the same on all axes, so that no table of its own is needed.
+/// Positions of text are equal on all axes, so that the usual rope table suffices.
 #[test]
 fn a_text_without_images_turns_as_in_any_decoder() {
     for folder in FOLDERS {

@@ -1,4 +1,4 @@
-//! gpt-oss: experts behind a clamped gate, attention with sinks, a window in every other layer.
+//! gpt-oss: experts with a clamped gate, attention with sinks, a window in every other layer.
 
 use super::{
     config::ConfigJson,

@@ -1,4 +1,4 @@
-//! Rows of a step that images give: their hidden states come from a vision tower, and their positions lie on three axes.
+//! Image rows of a step: hidden states from a vision tower, and positions on three axes.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct ImageRows {
 /// Positions on the axes of time, rows and columns. Text has the same position on all three.
 pub type AxisPositions = [u32; 3];
 
-/// Frequencies of a rotation, and the axis that each turns by.
+/// Rope frequencies, with the axis of each.
 #[derive(Debug)]
 pub(super) struct AxisFrequencies(Vec<(f64, usize)>);
 

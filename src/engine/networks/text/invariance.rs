@@ -95,13 +95,13 @@ fn check_stored(name: &str, decoder: &Decoder, kv: KvDtype) {
             );
         }
     }
-    // A prefix in pages says nothing of states.
+    // Shared pages are not enough with recurrent states.
     if !decoder.spec().is_recurrent() {
         check_shared(name, decoder, kv, &prompts[5]);
     }
 }
 
-/// Two sequences go on from the same full pages.
+/// Two sequences continue from the same full pages.
 fn check_shared(name: &str, decoder: &Decoder, kv: KvDtype, prefix: &[u32]) {
     let prefix = &prefix[..2 * PAGE_TOKENS];
     let mut pages = decoder.new_pages(16, kv).unwrap();

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{config::ConfigJson, experts::wanted, spec::DecoderSpec};
 use crate::networks::{layers::LatentSizes, weights::Flaw};
 
-/// The epsilon of the norms of latents, which files do not name: the references have one of their own for them.
+/// The epsilon of the latents' norms, which files omit: the references use a separate constant.
 pub const LATENT_NORM_EPS: f64 = 1e-6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct LatentJson {
     qk_nope_head_dim: Option<usize>,
     qk_rope_head_dim: Option<usize>,
     v_head_dim: Option<usize>,
-    /// The sum of two of the above, which newer programs write down.
+    /// The sum of two of the above, in newer files.
     qk_head_dim: Option<usize>,
     pub rope_interleave: Option<bool>,
 }

@@ -70,7 +70,7 @@ impl DecoderSpec {
         before.find(|&other| has_window(other) == has_window(layer))
     }
 
-    /// Whether a layer keeps keys and values of its own.
+    /// Whether a layer has its own KV cache.
     pub fn keeps_pages(&self, layer: usize) -> bool {
         !self.is_recurrent_layer(layer) && self.cache_source(layer).is_none()
     }

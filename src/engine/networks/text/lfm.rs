@@ -60,7 +60,7 @@ fn hybrid(config: &ConfigJson, family: Family) -> Result<DecoderSpec, Flaw> {
     })
 }
 
-/// Files may say how wide a layer would be without gates.
+/// The feed-forward width, which files may declare for a layer without gates.
 fn feed_size(config: &ConfigJson) -> Result<usize, Flaw> {
     let json = &config.recurrent;
     if !json.block_auto_adjust_ff_dim.unwrap_or(true) {

@@ -37,13 +37,13 @@ pub struct Llama4Json {
     moe_layers: Option<Vec<usize>>,
     #[serde(default, deserialize_with = "given")]
     attention_chunk_size: NullableField<usize>,
-    /// The first files say 4 for true.
+    /// A boolean, or 4 for true in the first files.
     attn_temperature_tuning: Option<serde_json::Value>,
     floor_scale: Option<usize>,
     attn_scale: Option<f64>,
 }
 
-/// A field that may be left out, and may say null.
+/// A field that may be missing or null.
 #[derive(Debug, Clone, Copy, Default)]
 enum NullableField<T> {
     #[default]
@@ -95,7 +95,7 @@ pub fn llama4_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
 fn layers_without_rope(config: &ConfigJson) -> Result<Vec<usize>, Flaw> {
     let layers = config.num_hidden_layers;
     let flags = config.no_rope_layers.as_deref().unwrap_or_default();
-    // Each is 1 where positions turn. An empty list stands for none.
+    // Each is 1 for a layer with rope. An empty list means the default.
     match flags.len() {
         0 => {
             let period = config.no_rope_layer_interval.unwrap_or(PERIOD);

@@ -62,7 +62,7 @@ fn write(path: &Path, dtype: GgmlDType, as_f32: bool) {
     writer.write(File::create(path).unwrap(), bytes).unwrap();
 }
 
-/// The difference in the mean, in parts of the numbers wanted.
+/// The root mean square difference, relative to the expected numbers.
 fn gap(found: &Tensor, wanted: &Tensor) -> f32 {
     let power = |tensor: &Tensor| {
         let power = tensor.sqr().unwrap().mean_all().unwrap();

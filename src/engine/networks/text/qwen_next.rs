@@ -1,4 +1,4 @@
-//! Qwen3-Next and Qwen3.5: three of four layers are gated delta nets, the others attend behind a gate.
+//! Qwen3-Next and Qwen3.5: three of four layers are gated delta nets, the others have gated attention.
 
 use super::{
     config::ConfigJson,
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::networks::weights::Flaw;
 
-/// The share of a head that turns, where a file does not say it.
+/// Default proportion of a head with rope.
 const TURNED_SHARE: f64 = 0.25;
-/// Frequencies of time, rows and columns, where a file does not say it.
+/// Default numbers of frequencies for time, rows and columns.
 const SECTIONS: [usize; 3] = [11, 11, 10];
 /// Default period of attention layers.
 const INTERVAL: usize = 4;
@@ -31,7 +31,7 @@ pub fn qwen3_5_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     with_axes(config, hybrid(config, Family::Qwen35)?)
 }
 
-/// Tokens of images turn by rows and columns, in a rope that is not stretched.
+/// Image tokens have rope by rows and columns, without scaling.
 fn with_axes(config: &ConfigJson, spec: DecoderSpec) -> Result<DecoderSpec, Flaw> {
     let rope_axes = match spec.rope.scaling {
         RopeScaling::None => rope_axes(config, &spec.rope, RopeSections::interleaved(SECTIONS))?,
@@ -40,7 +40,7 @@ fn with_axes(config: &ConfigJson, spec: DecoderSpec) -> Result<DecoderSpec, Flaw
     Ok(DecoderSpec { rope_axes, ..spec })
 }
 
-/// All layers have experts, so that files do not say how wide a dense one is.
+/// All layers have experts, so that files omit the width of dense layers.
 pub fn qwen3_5_moe_spec(config: &ConfigJson) -> Result<DecoderSpec, Flaw> {
     let experts = experts(config, true)?;
     let spec = DecoderSpec {

@@ -106,7 +106,7 @@ impl RecurrenceSpec {
         }
     }
 
-    /// The numbers that a token is multiplied by on its way into the recurrence, and behind it.
+    /// Parameters per token before and after the recurrence.
     pub fn parameters(&self, hidden: usize) -> (usize, usize) {
         match self {
             Self::DeltaNet(DeltaNetSpec { heads, .. }) => {
@@ -143,7 +143,7 @@ impl RecurrenceSpec {
     /// The widths that a row has on its way, all together.
     pub fn width(&self) -> usize {
         match self {
-            // Twice before and behind the convolution, and values, gates and results.
+            // Reads and writes around the convolution twice, and values, gates and results.
             Self::DeltaNet(net) => 3 * net.convolved() + 4 * net.heads.value_size(),
             Self::Convolution(convolution) => 6 * convolution.channels,
             Self::StateSpace(space) => 2 * space.convolved() + 5 * space.heads.value_size(),
@@ -432,7 +432,7 @@ impl DecoderSpec {
         })
     }
 
-    /// The numbers that a token is multiplied by before it looks at others in a layer, and behind that.
+    /// Parameters per token before and after a layer's token mixing.
     pub fn mixer_parameters(&self, layer: usize) -> (usize, usize) {
         match self.recurrence(layer) {
             Some(recurrence) => recurrence.parameters(self.hidden_size),

@@ -264,7 +264,7 @@ fn latents_that_cannot_be_are_refused() {
         all
     };
     let spec = config::spec(&changed(deepseek(json!({})))).unwrap();
-    // A latent and the part of a key that turns, in each of 32 layers, and nothing for each head.
+    // A latent and the key part with rope, in each of 32 layers, and nothing per head.
     assert_eq!(spec.kv_bytes_per_token(KvDtype::F16), 32 * (512 + 64) * 2);
     assert_eq!(spec.head_dim, 192);
     let check = |changes: Value, expected: &str| check(deepseek(changes), expected);

@@ -1,4 +1,4 @@
-//! How positions turn queries and keys: the plain rope and the ways to stretch it.
+//! Rotary position embeddings: the plain rope and its scalings.
 
 use candle_core::{Device, Result};
 
@@ -9,16 +9,16 @@ pub struct Rope {
     pub theta: f64,
     pub scaling: RopeScaling,
     pub style: RopeStyle,
-    /// How many of a head's numbers turn; the rest stay as they are.
+    /// Numbers of a head with rope; the others are unchanged.
     pub dims: usize,
 }
 
-/// Which frequencies turn by which axis of an image, where its tokens have positions on three: time, rows and columns.
+/// The axis of each frequency for image tokens, whose positions have time, rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RopeAxes {
-    /// How many turn by each.
+    /// Number of frequencies per axis.
     pub sections: [usize; 3],
-    /// The axes take turns as long as the section of each lasts; else one section follows the other.
+    /// Whether the axes are interleaved while their sections last; else the sections are consecutive.
     pub is_interleaved: bool,
 }
 
@@ -85,7 +85,7 @@ impl Rope {
     pub fn inverse_frequencies(&self, context: usize) -> Vec<f64> {
         let half = self.dims / 2;
         let plain = (0..half).map(|i| self.theta.powf(-(i as f64) / half as f64));
-        // References keep these as f32, and their rounding counts at far positions.
+        // References round to f32, which matters at far positions.
         let rounded = |frequency: f64| f64::from(frequency as f32);
         let scaled = plain
             .enumerate()

@@ -8,7 +8,7 @@ use muster_kernels::RopeStyle;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct RopeJson {
-    /// Older files say `type`.
+    /// Older files have `type`.
     #[serde(alias = "type")]
     rope_type: Option<String>,
     pub rope_theta: Option<f64>,
@@ -96,7 +96,7 @@ impl RopeJson {
                 )?,
             }),
             Some("yarn") => Ok(RopeScaling::Yarn(self.yarn(context))),
-            // The first files of Phi 3 say `su`.
+            // The first files of Phi 3 have `su`.
             Some("longrope" | "su") => self.longrope(dims, context),
             Some(other) => Err(Flaw::unsupported(
                 "the rope_scaling type",
@@ -134,7 +134,7 @@ impl RopeJson {
         let original_context = self.original_max_position_embeddings.unwrap_or(context);
         let factor = self.factor_of(context);
         let plain = Yarn::new(factor, original_context);
-        // Zero stands for nothing in the last two.
+        // Zero means none for the last two.
         let given = |value: Option<f64>| value.filter(|&value| value != 0.0);
         let magnitude = match (
             self.attention_factor,

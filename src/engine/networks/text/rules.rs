@@ -9,8 +9,8 @@ use crate::networks::layers::{GateActivation, RouterScore};
 use muster_kernels::RopeStyle;
 
 pub struct FamilyRules {
-    /// Which numbers of a head turn together in a GGUF file: converters reorder the rows of some families' queries
-    /// and keys so that neighbours do.
+    /// The rope style in GGUF files: converters reorder the rows of some families' queries and keys to interleaved
+    /// pairs.
     pub gguf_rope_style: RopeStyle,
     /// Files of the hub store the norms' weights less one.
     pub norms_add_one: bool,
@@ -22,7 +22,7 @@ pub struct FamilyRules {
     pub soft_caps: SoftCaps,
     /// Embeddings are multiplied by the root of the hidden size.
     pub scales_embeddings: bool,
-    /// The window where a GGUF file says nothing of it.
+    /// Default window for GGUF files.
     pub window: Option<usize>,
     /// The period of global layers; zero if none are global. `None` for families whose files list the layers with a
     /// window.
@@ -35,13 +35,13 @@ pub struct FamilyRules {
     /// The number of layers of the model whose attention scores are divided by the root of the hidden size per head
     /// instead of the head size.
     pub layers_scaled_by_share: Option<usize>,
-    /// Whether the weights of a token's experts are divided by their sum, where a GGUF file says nothing of it; `None`
-    /// of families without experts.
+    /// Whether the routing weights of a token's experts are normalized, as default for GGUF files; `None` for families
+    /// without experts.
     pub normalizes_experts: Option<bool>,
     /// Default score function of a router in GGUF files.
     pub expert_score: RouterScore,
     pub expert_layout: ExpertLayout,
-    /// The norm before the feed-forward part has the name of one behind attention.
+    /// The norm before feed-forward has the name of a norm after attention.
     pub names_feed_norm_by_attention: bool,
     /// Attention outputs have a gate, which is part of the query matrix.
     pub gates_attention: bool,
@@ -51,7 +51,7 @@ pub struct FamilyRules {
     pub norms_values: bool,
     /// The last layers may share the KV caches of earlier ones.
     pub shares_caches: bool,
-    /// Whether YaRN's blend begins and ends at whole indices, which GGUF files do not say.
+    /// Whether YaRN's interpolation range is rounded to whole indices, which GGUF files omit.
     pub truncates_yarn: bool,
 }
 
@@ -62,11 +62,11 @@ pub enum ExpertLayout {
     Rows,
     /// Column by column, gates before ups.
     Columns,
-    /// Dense ones column by column, gates and ups by turns.
+    /// Dense ones by columns, with gates and ups interleaved.
     ColumnsByTurns,
 }
 
-/// How positions turn in layers with a window.
+/// The rope of layers with a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WindowRope {
     AsElsewhere,

@@ -23,7 +23,7 @@ pub struct DecoderSpec {
     pub intermediate_sizes: Vec<usize>,
     pub experts: Option<ExpertsSpec>,
     pub layers: usize,
-    /// Layers behind these that predict further tokens, which the decoder leaves in the file.
+    /// Multi-token prediction layers after these, which stay in the file.
     pub prediction_layers: usize,
     pub heads: usize,
     pub kv_heads: usize,
@@ -41,7 +41,7 @@ pub struct DecoderSpec {
     pub alternating_updates: Option<AlternatingUpdateSpec>,
     /// Activation sparsity: the cutoff of a layer's gates, in standard deviations above the mean; indexed like windows.
     pub gate_cutoffs: Vec<Option<f64>>,
-    /// The sum behind each layer is multiplied by a number of the layer.
+    /// Whether the residual stream after each layer has a factor.
     pub scales_layers: bool,
     /// Keys and values are made of latents, of which all heads share one for each token.
     pub latent: Option<LatentSpec>,
@@ -53,17 +53,17 @@ pub struct DecoderSpec {
     pub query_key_norm: Option<QueryKeyNorm>,
     pub activation: GateActivation,
     pub rope: Rope,
-    /// How tokens of images turn, where they have positions by rows and columns.
+    /// The rope axes of image tokens, if their positions have rows and columns.
     pub rope_axes: Option<RopeAxes>,
     /// The vision tower's family.
     pub vision: Option<VisionFamily>,
-    /// How positions turn in layers with a window, where that differs from the others.
+    /// The rope of layers with a window, if it differs.
     pub window_rope: Option<Rope>,
-    /// Layers in which positions turn nothing, in order.
+    /// Layers without rope, ascending.
     pub layers_without_rope: Vec<usize>,
     /// Factor of attention scores; `None` is one over the root of the head size.
     pub attention_scale: Option<f64>,
-    /// How queries far into a sequence are strengthened.
+    /// The temperature of queries at far positions.
     pub query_temperature: Option<QueryTemperature>,
     /// Each head has a score in the softmax that no token has.
     pub attention_sinks: bool,
@@ -102,7 +102,7 @@ pub enum QueryKeyNorm {
     PerHead,
     /// Over all heads together.
     Whole,
-    /// Each head by itself, without weights, in layers where positions turn.
+    /// Per head, without weights, in layers with rope.
     Unweighted,
 }
 
@@ -148,7 +148,7 @@ impl DecoderSpec {
         self.windows.get(layer).copied().flatten()
     }
 
-    /// How positions turn in a layer.
+    /// The rope of a layer.
     pub fn rope(&self, layer: usize) -> Option<&Rope> {
         match &self.window_rope {
             _ if self.layers_without_rope.contains(&layer) => None,

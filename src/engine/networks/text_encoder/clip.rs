@@ -138,7 +138,7 @@ pub struct ClipOutput {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClipWindow {
     pub tokens: Vec<u32>,
-    /// Rows that stand for a token, by their place.
+    /// Vectors that replace tokens, by position.
     pub vectors: Vec<(usize, Arc<[f32]>)>,
 }
 

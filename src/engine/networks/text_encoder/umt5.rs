@@ -1,4 +1,4 @@
-//! umT5's encoder: every layer has a bias of its own for how far apart two tokens are.
+//! umT5's encoder, with a separate relative position bias in every layer.
 
 use candle_core::{D, Result, Tensor, bail};
 use serde::Deserialize;

@@ -1,7 +1,7 @@
-//! Networks that make videos: the transformer of Wan, and its autoencoder, which is causal in time.
+//! Video networks: the transformer of Wan, and its autoencoder, which is causal in time.
 //!
-//! Videos lie channels-last, `[batch, frames, height, width, channels]`; a single frame is a map as in
-//! [`image`](super::image). Forward passes stop after each block, as there.
+//! Videos are channels-last, `[batch, frames, height, width, channels]`; a single frame is a map as in
+//! [`image`](super::image). Forward passes yield after each block, too.
 
 mod autoencoder;
 mod original;

@@ -194,7 +194,7 @@ fn up_part(part: &str, blocks: usize, is_residual: bool) -> String {
     format!("upsamples.{}.{}", before + place, block_part(part))
 }
 
-/// The place of a residual block, or of the step to the next level behind all of them, and the rest of the name.
+/// The index of a residual block, or of the step to the next level after all of them, and the rest of the name.
 fn level_part<'a>(part: &'a str, step: &str, blocks: usize) -> (usize, &'a str) {
     let resnet = part.strip_prefix("resnets.");
     let resnet = resnet.and_then(|rest| rest.split_once('.'));
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Wan 2.2's lies in levels.
+    /// Wan 2.2's have levels.
     #[test]
     fn residual_levels_stand_in_a_level_of_their_own() {
         let check = |ours: &str, original: &str| {

@@ -7,7 +7,7 @@ use super::original::{AUTOENCODER_MARK, TransformerNames};
 use crate::networks::text_encoder::TextNames;
 use crate::networks::weights::{Flaw, TensorSource};
 
-/// Facts that stand in no tensor's shape.
+/// Facts that no tensor's shape implies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WanFacts {
     pub head_size: usize,
@@ -282,7 +282,7 @@ fn last(shape: &[usize]) -> usize {
     shape.last().copied().unwrap_or(0)
 }
 
-/// How many there are from 0 on.
+/// Number of consecutive ones from 0 on.
 fn count(is_there: impl Fn(usize) -> bool) -> usize {
     (0..).take_while(|index| is_there(*index)).count()
 }

@@ -23,7 +23,7 @@ impl Filter {
         }
     }
 
-    /// How far it reaches, in places of the smaller image.
+    /// Radius of the kernel, in positions of the smaller image.
     fn reach(self) -> f64 {
         match self {
             Self::Bilinear => 1.0,
@@ -102,7 +102,7 @@ pub fn resize_part(
 /// The weighted sources of each position along an axis.
 struct Taps {
     places: Vec<Place>,
-    /// Bits behind the point of a weight.
+    /// Fractional bits of a weight.
     precision: u32,
 }
 

@@ -36,7 +36,7 @@ pub struct ImageFeatures {
 /// An image on its way through the blocks, or the tile of it that is.
 pub struct TowerPass {
     pub state: Tensor,
-    /// How patches turn, where they do: a table, and a row of it for each.
+    /// The rope table of the patches, and the row of each, in towers with rope.
     pub turned: Option<(RopeTable, Tensor)>,
     /// How many patches see each other in layers that do not see all of them.
     pub groups: Vec<usize>,

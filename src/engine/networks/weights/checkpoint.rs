@@ -144,7 +144,7 @@ impl Checkpoint {
         })
     }
 
-    /// The names of the tensors of a `.safetensors` file, also of one that is cut off behind its header.
+    /// The names of the tensors of a `.safetensors` file, even if it is truncated after its header.
     pub fn names_in(path: &Path) -> Option<Vec<String>> {
         let is_named = extension(path) == "safetensors";
         let mapping = is_named.then(|| map(path).ok())??;

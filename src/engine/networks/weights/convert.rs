@@ -97,7 +97,7 @@ pub fn floats(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<f32>> {
     })
 }
 
-/// candle reads blocks in place and wants them aligned as its own types are.
+/// candle reads blocks in place, with the alignment of its own types.
 pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
     match bytes.as_ptr().align_offset(align_of::<f32>()) {
         0 => Cow::Borrowed(bytes),
@@ -105,7 +105,7 @@ pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// A dense number that is none, if there is one: it would spread over everything that is computed.
+/// The first NaN or infinity, if any, which would spoil all results.
 pub fn first_odd(dtype: GgmlDType, bytes: &[u8]) -> Result<Option<f32>> {
     /// Bytes that are checked without a branch.
     const PIECE: usize = 1 << 14;
@@ -169,7 +169,7 @@ pub fn quantized(
     Ok(out)
 }
 
-/// Widens a few rows at a time, so that the matrix never stands in memory as f32.
+/// Converts a few rows at a time, so that the matrix is never complete in memory as f32.
 const ROWS_AT_ONCE: usize = 64;
 
 fn quantize_rows(

@@ -98,7 +98,7 @@ fn mutate(file: &mut Vec<u8>, random: &mut Random) {
     if file.len() < 16 {
         return;
     }
-    // Headers come first and are where the lies matter.
+    // Headers come first, and errors there matter most.
     let reach = if random.below(2) == 0 {
         file.len().min(400)
     } else {

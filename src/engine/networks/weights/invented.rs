@@ -1,4 +1,4 @@
-//! Random weights for measurements, made up as a network asks for them.
+//! Random weights for measurements, generated on demand.
 
 use std::path::Path;
 

@@ -16,7 +16,7 @@ use super::header::{TensorHeader, TensorType};
 pub struct Packing {
     form: PackedForm,
     bits: usize,
-    /// GPTQ's columns are quantized in another order than they stand in.
+    /// GPTQ's columns are quantized in a different order.
     is_ordered: bool,
 }
 
@@ -416,7 +416,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// The code that stands for zero.
+    /// The zero point.
     fn zero(&self, row: usize, group: usize) -> i32 {
         let &PackedMatrixParts {
             packing,

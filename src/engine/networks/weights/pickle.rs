@@ -119,7 +119,7 @@ impl PickledFile {
             .sum()
     }
 
-    /// Writes a safetensors file. `progress` hears how many of its bytes are written.
+    /// Writes a safetensors file. `progress` gets the number of bytes written.
     pub fn write(
         &mut self,
         out: &mut impl Write,
@@ -256,7 +256,7 @@ impl PickledTensor {
             .ok_or_else(|| self.strange())
     }
 
-    /// The element of its storage behind the last that it needs.
+    /// The end of its elements in the storage.
     fn end(&self) -> Result<usize, Flaw> {
         if self.shape.contains(&0) {
             return Ok(0);
@@ -275,7 +275,7 @@ impl PickledTensor {
         Flaw::broken(format!("the tensor {:?}", self.name), found, wanted)
     }
 
-    /// Row by row, however it lies in its storage.
+    /// Row by row, for any strides.
     fn gather(&self, storage: &[u8]) -> Result<Vec<u8>, Flaw> {
         let (width, bytes) = (self.width(), self.bytes()?);
         let end = self.end()?.saturating_mul(width);

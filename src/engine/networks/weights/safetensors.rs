@@ -26,7 +26,7 @@ pub fn parse(file: &[u8]) -> Result<Vec<TensorHeader>, Flaw> {
     Ok(parse_all(file)?.0)
 }
 
-/// The names of the tensors, also of a file that is cut off behind its header.
+/// The names of the tensors, even if the file is truncated after its header.
 pub fn names(file: &[u8]) -> Result<Vec<String>, Flaw> {
     let mut cursor = Cursor::new(file);
     let json = cursor.string(MAX_HEADER_BYTES, "the header")?;
@@ -51,7 +51,7 @@ pub fn parse_all(file: &[u8]) -> Result<(Vec<TensorHeader>, Metadata), Flaw> {
     Ok((tensors, entries.metadata))
 }
 
-/// The header's object in its own order; a map would hide a name that stands twice.
+/// The header's object in its own order; a map would hide a duplicate name.
 #[derive(Default)]
 struct Entries {
     tensors: Vec<(String, Entry)>,

@@ -106,8 +106,8 @@ impl Weight {
         }
     }
 
-    /// The products of all rows of `x [rows, cols]`, which the spans cover one after the other: a tensor for each of
-    /// the spans' weights.
+    /// The products of all rows of `x [rows, cols]`, which the spans cover consecutively: a tensor for each of the
+    /// spans' weights.
     pub fn products_of_spans<const N: usize>(
         spans: &[WeightSpan<'_, N>],
         x: &Tensor,

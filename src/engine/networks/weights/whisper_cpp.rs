@@ -1,7 +1,7 @@
 //! Files of whisper.cpp: sizes, vocabulary and weights of a Whisper in one.
 //!
-//! The reader turns the sizes into the `config.json` of the same model and gives tensors the names that its folder has. The
-//! filters of the front end are skipped, since they follow from the number of bands.
+//! The reader converts the sizes to the model's `config.json` and renames tensors as in its folder. Mel filters are
+//! skipped, since they follow from the number of bands.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ const FILTER_BINS: u64 = 201;
 pub struct WhisperFile {
     /// The `config.json` of the model.
     pub config: Value,
-    /// The bytes of each token of text; the tokens behind them stand for no text.
+    /// The bytes of each text token; tokens after them have no text.
     pub tokens: Vec<Vec<u8>>,
     pub tensors: Vec<TensorHeader>,
 }
@@ -236,7 +236,7 @@ fn replaced<'a>(name: &'a str, names: &[(&str, &'static str)]) -> Option<(&'stat
 pub mod tests {
     use super::*;
 
-    /// Name, dimensions as they lie in the file, type, bytes.
+    /// Name, dimensions in the file's order, type, bytes.
     pub type FileTensor<'a> = (&'a str, &'a [u32], u32, Vec<u8>);
 
     /// A file of a small Whisper.

@@ -144,7 +144,7 @@ fn guided(outputs: Vec<Vec<f64>>, scale: f64) -> Vec<f64> {
     }
 }
 
-/// Steps that are complete when the network is asked at a level.
+/// Number of steps that are complete at a noise level.
 fn steps_before(sigmas: &[f64], sigma: f64) -> u32 {
     let levels = sigmas.iter();
     let passed = levels

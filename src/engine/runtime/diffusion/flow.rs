@@ -1,14 +1,14 @@
 //! Noise levels of flow networks: a latent at level `s` is `(1 - s)` of the clean one and `s` of noise.
 //!
-//! Samplers know the clean latent plus `sigma` times noise. Both say the same where `sigma` is `s / (1 - s)` and the latent
-//! is divided by `1 - s`, so that the samplers of diffusion serve here.
+//! Samplers use the clean latent plus `sigma` times noise. Both are equivalent with `sigma = s / (1 - s)` and the
+//! latent divided by `1 - s`, so that the samplers of diffusion apply.
 
 use serde_json::{Value, json};
 
 use super::{DiffusionSampler, NetworkLevel, SamplingRun, UniPcVariant};
 use crate::networks::weights::Flaw;
 
-/// How a model's folder wants its noise levels spaced and visited.
+/// The noise schedule and solver of a model's folder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowSchedule {
     solver: FlowSolver,

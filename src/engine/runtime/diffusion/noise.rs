@@ -8,7 +8,7 @@ use std::f64::consts::TAU;
 
 /// Numbers that PyTorch fills at once.
 const BLOCK: usize = 16;
-/// PyTorch generates fewer numbers than these one by one, with another algorithm.
+/// PyTorch generates shorter sequences with another algorithm.
 const LEAST_FILLED: usize = 16;
 
 /// The numbers of `torch.manual_seed(seed)` and `torch.randn` on a CPU in f32.

@@ -67,7 +67,7 @@ fn dense(checkpoint: &Checkpoint, name: &'static str) -> Option<DenseModule> {
     })
 }
 
-/// Ranks by the rows of two answers, of which the first says that a document fits.
+/// Scores by the rows of two answers, of which the first means that a document fits.
 fn check_answers(
     checkpoint: &Checkpoint,
     metadata: &GgufMetadata,

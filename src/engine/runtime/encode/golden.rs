@@ -98,7 +98,7 @@ fn a_query_and_a_document_become_the_prompt_of_the_reference() {
     }
 }
 
-/// Fixture files in a folder of their own, one of them changed.
+/// Fixture files in a separate folder, one of them changed.
 fn refusal(name: &str, file: &str, text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     copy(&fixture("golden").join(name), folder.path());
@@ -194,7 +194,7 @@ fn unsigned(key: &str, number: u64) -> (&str, GgufValue) {
     (key, GgufValue::Unsigned(number))
 }
 
-/// Compares the outputs of a GGUF file of the checkpoint, for the reference's sequences, with the wanted ones.
+/// Compares the outputs of the checkpoint's GGUF file for the reference's sequences.
 #[track_caller]
 fn check_gguf(
     from: &Path,

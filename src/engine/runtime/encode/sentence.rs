@@ -56,7 +56,7 @@ pub enum DenseActivation {
 pub enum AnswerRows {
     /// Rows of the output layer of the language model.
     Tokens(Answers),
-    /// A tensor of their own: yes, then no.
+    /// A separate tensor: yes, then no.
     Tensor(&'static str),
 }
 
@@ -64,7 +64,7 @@ pub enum AnswerRows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answers {
     pub yes: u32,
-    /// The score is how much more likely the first is than this one, where there is one.
+    /// With it, the score is the difference of both logits.
     pub no: Option<u32>,
 }
 
@@ -80,7 +80,7 @@ const MODES: &[(&str, Pooling)] = &[
     ("lasttoken", Pooling::Last),
 ];
 
-/// The same in older files, each with a flag of its own.
+/// The same in older files, each with a separate flag.
 const FLAGS: &[(&str, &str)] = &[
     ("pooling_mode_cls_token", "cls"),
     ("pooling_mode_mean_tokens", "mean"),

@@ -53,7 +53,7 @@ impl Encoders {
         self.networks.contains_key(name)
     }
 
-    /// Takes the model out. Batches that wait for it fail in their turn.
+    /// Removes the model. Waiting batches fail in their turn.
     pub fn remove(&mut self, name: &str, failure: &Failure) -> bool {
         if self
             .active
@@ -159,7 +159,7 @@ impl ActiveBatch {
         let tokens: usize = left[..self.begun].iter().map(|it| it.tokens.len()).sum();
         let done = encoder.network.advance()?;
         let secs = began.elapsed().as_secs_f64() / tokens.max(1) as f64;
-        // The last layer of some networks computes little, and says nothing of the others.
+        // The last layer of some networks computes little, which predicts nothing about the others.
         encoder.token_secs = secs.max(0.9 * encoder.token_secs);
         if let Some(done) = done {
             self.encoded.extend(done);

@@ -327,7 +327,7 @@ impl Resident {
         guided.sort_by_key(|(guide, _)| guide.rank());
         let undisturbed = self.pace.undisturbed().unwrap_or_default();
         let until = began + (undisturbed / MASK_SHARE).max(LEAST_MASK_TIME);
-        // The cheapest of all threads come first: the first of the costly ones go side by side.
+        // Sorted by cost across threads, so that expensive masks are computed in parallel.
         let cost = self.model.vocabulary() * guided.len();
         let threads = self.scratches.len().min(guided.len());
         let mut shares: Vec<Vec<&mut Guide>> = (0..threads).map(|_| Vec::new()).collect();

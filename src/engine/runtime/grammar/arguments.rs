@@ -1,4 +1,4 @@
-//! The arguments of a function one by one, for markups that write them between tags or with names.
+//! Separate arguments of a function, for markups with tags or names.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ const SILENT: [&str; 12] = [
     "$defs",
     "definitions",
 ];
-/// The keywords that definitions stand under.
+/// Keywords of definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Texts with a shorter bound are held to it, others to none.
 const LONGEST_BOUND: u64 = 1000;
@@ -36,7 +36,7 @@ pub struct Argument {
 pub enum ArgumentForm {
     /// Verbatim text.
     Text { least: u64, most: Option<u64> },
-    /// A choice of texts, as they stand.
+    /// A choice of verbatim texts.
     OneOf(Vec<String>),
     /// JSON of this schema.
     Json(Value),

@@ -1,5 +1,5 @@
-//! Compilation with limits, and the compiled grammars of one model. Sources come here when they are proven, where there is
-//! a prover: in a worker always.
+//! Compilation with limits, and the compiled grammars of one model. Sources are checked by the prover before, if one
+//! exists: in workers always.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -66,8 +66,8 @@ impl Grammars {
         }
     }
 
-    /// The guide of a sequence with these tokens so far. Takes as long as a grammar may take to compile: not for the
-    /// inference thread.
+    /// The guide of a sequence with these tokens so far. May take as long as compiling a grammar: not for the inference
+    /// thread.
     pub fn guide(
         &self,
         grammar: &Grammar,
@@ -120,7 +120,7 @@ impl Grammars {
             return Err(refusal);
         }
         let slot = CompileSlots::take(&self.slots, scope, key.len(), COMPILE_TIME)?;
-        // Choices of one request ask for the same grammar at the same time.
+        // Choices of one request compile the same grammar at the same time.
         if let Some(matcher) = lock(&self.kept).find(&key) {
             return Ok(matcher);
         }
@@ -208,7 +208,7 @@ pub fn factory(tokens: TokEnv) -> Option<ParserFactory> {
     Some(factory)
 }
 
-/// Compiles on a thread of its own: no library call here can be stopped, so the request stops waiting for it.
+/// Compiles on a separate thread: library calls cannot be cancelled, so the request stops waiting for it.
 fn compile(
     factory: &Arc<ParserFactory>,
     source: llguidance::api::TopLevelGrammar,
@@ -221,7 +221,7 @@ fn compile(
         // The first mask is the dearest of many grammars, and the first place where one leads nowhere.
         let _ = matcher.compute_mask();
         drop(slot);
-        // After the limit the receiver is gone.
+        // After the limit the receiver was dropped.
         let _ = sender.send(matcher);
     };
     let thread = thread::Builder::new()

@@ -20,10 +20,10 @@ const MOST_LATE: u32 = 3;
 pub struct Guide {
     matcher: Matcher,
     mask: TokenMask,
-    /// The mask is that of the tokens so far.
+    /// Whether the mask belongs to the current tokens.
     is_ready: bool,
     late_masks: u32,
-    /// Why there is no mask, now or ever.
+    /// The error of a missing mask, if it is final.
     dead_end: Option<DeadEnd>,
     /// Moving average of the time per mask, where the latest counts half.
     cost: Duration,
@@ -69,7 +69,7 @@ impl Guide {
         }
     }
 
-    /// The tokens that may come next. Computed at most once for the tokens so far.
+    /// The allowed next tokens. Computed at most once per token.
     pub fn mask(&mut self) -> Result<&TokenMask, DeadEnd> {
         if let Some(dead_end) = &self.dead_end {
             return Err(dead_end.clone());

@@ -20,7 +20,7 @@ const MOST_CHOICE_BYTES: usize = 256 << 10;
 
 /// The keyword before a schema in a Lark grammar.
 const SCHEMA_KEYWORD: &str = "%json";
-/// The keyword that says how JSON is written.
+/// The keyword for JSON's format.
 const STYLE: &str = "x-guidance";
 
 /// Behind a call that begins with `<tool_call>`.
@@ -405,14 +405,14 @@ fn with_checked_schemas(source: &str) -> Result<String, SchemaRefusal> {
         checked.push_str(SCHEMA_KEYWORD);
         let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
         let Some(Ok(schema)) = values.next() else {
-            // No JSON: the library says where.
+            // Invalid JSON is reported by the library, with its position.
             rest = after;
             continue;
         };
         let (text, behind) = after.split_at(values.byte_offset());
         let mut plain = schema.clone();
         if let Value::Object(entries) = &mut plain {
-            // A grammar may say how its JSON is written.
+            // A grammar may define the format of its JSON.
             entries.shift_remove(STYLE);
             schema::check(&plain, "the grammar's %json", false)?;
         }

@@ -3,15 +3,15 @@
 //! | file | content |
 //! | --- | --- |
 //! | `lark` | a [`Grammar`] in the form that llguidance compiles: answer, thought and tool calls put together |
-//! | `arguments` | the arguments of a function one by one, for markups that write them so |
-//! | `vocabulary` | a model's tokens as llguidance walks them |
+//! | `arguments` | separate arguments of a function, for markups with tags or names |
+//! | `vocabulary` | a model's tokens as llguidance's tree |
 //! | `prover` | a process that tries a source before this one compiles it |
 //! | `slots` | the queue of compilations |
 //! | `compiler` | compilation with limits, and the cache of compiled grammars of one model |
 //! | `guide` | the state of one sequence: mask, accepted token, forced tokens |
 //!
 //! A grammar is compiled where requests are prepared, never on the inference thread. The compiled grammar is kept and
-//! copied for each sequence, so that sequences share nothing and their masks are computed side by side. The state is a
+//! copied for each sequence, so that sequences share nothing and their masks are computed in parallel. The state is a
 //! function of the tokens alone: another worker that replays them reaches the same state.
 
 mod arguments;
@@ -83,7 +83,7 @@ pub struct Calls {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
     pub name: String,
-    /// JSON schema of the arguments, an object; without, there are no arguments.
+    /// JSON schema of the arguments, an object; `None` for a function without arguments.
     pub parameters: Option<Value>,
     /// Arguments keep to every keyword of the schema, or the request is refused. Otherwise keywords that cannot be
     /// enforced are left out.

@@ -64,7 +64,7 @@ impl CompileSlots {
         state.leave(id);
         state.running.push(scope);
         drop(state);
-        // Another may have been next behind it.
+        // Another may be next now.
         slots.changed.notify_all();
         Ok(Slot {
             slots: Arc::clone(slots),

@@ -12,7 +12,7 @@ pub struct Beam {
 
 #[derive(Debug)]
 pub struct Beams {
-    /// Texts that go on at once.
+    /// Number of beams.
     size: usize,
     end: u32,
     going: Vec<Beam>,

@@ -60,7 +60,7 @@ pub struct HearingFootprint {
     pub job_bytes: u64,
 }
 
-/// A model that hears.
+/// A loaded transcription model.
 pub struct HearingPipeline {
     model: Arc<HearingModel>,
     memory_bytes: u64,
@@ -81,7 +81,7 @@ pub struct HearingModel {
 pub const MOST_SECONDS: u64 = 4 * 3600;
 /// Beams of one search, at most: as many texts as are sampled at once.
 pub const MOST_BEAMS: usize = CANDIDATES;
-/// Jobs of one model that take turns, at most.
+/// Limit of concurrent jobs per model.
 pub const MOST_JOBS: usize = 4;
 
 impl HearingSource {

@@ -11,7 +11,7 @@ pub struct TranscriptRequest {
     pub language: Option<String>,
     /// Translates speech of any language to English.
     pub is_translated: bool,
-    /// Text that came before, or words that are said.
+    /// Previous text, or words of the recording.
     pub prompt: Option<String>,
     pub temperature: Option<f32>,
     /// Texts that a beam search keeps; without, the likeliest token is taken each time.

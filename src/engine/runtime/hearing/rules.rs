@@ -7,7 +7,7 @@ use super::vocabulary::HearingVocabulary;
 /// Time tokens that may come first: up to one second.
 const LATEST_FIRST: usize = 50;
 
-/// Takes the scores of tokens that may not follow from among them. `written` are the tokens of this window so far.
+/// Sets the scores of forbidden tokens to minus infinity. `written` are the tokens of this window so far.
 pub fn forbid(scores: &mut [f32], written: &[u32], vocabulary: &HearingVocabulary) {
     let never = f32::NEG_INFINITY;
     let first_time = vocabulary.first_time as usize;

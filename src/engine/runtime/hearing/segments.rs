@@ -84,7 +84,7 @@ pub fn cut(
 }
 
 impl TranscriptSegment {
-    /// Takes no time, or says nothing.
+    /// Whether it has no duration or no text.
     pub fn is_empty(&self) -> bool {
         self.from >= self.to || self.text.trim().is_empty()
     }

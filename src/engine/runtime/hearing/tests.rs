@@ -239,7 +239,7 @@ fn segments_are_cut_where_one_time_follows_another() {
         ],
     );
     check(&goes_on, &[(10.0, 12.0), (12.5, 14.0)], 400);
-    // A single time at the end: nothing is said behind it.
+    // A single timestamp at the end: no speech after it.
     let ends = window(
         &vocabulary,
         &[(0.0, &[0], Some(2.0)), (2.5, &[1, 2], Some(4.0))],
@@ -453,7 +453,7 @@ fn a_search_finds_likelier_texts() {
     assert!(texts[2].average_logprob > texts[0].average_logprob);
 }
 
-/// The sum of the log probabilities of a text, read token after token from a cache of its own.
+/// The sum of the log probabilities of a text, decoded token by token with a separate cache.
 fn rescored(
     model: &HearingModel,
     window: &Arc<WindowKeys>,

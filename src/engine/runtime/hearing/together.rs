@@ -14,11 +14,11 @@ use crate::networks::sound::{DecoderCache, SpokenText, Whisper, WindowKeys};
 pub struct TextAhead {
     pub cache: DecoderCache,
     pub tokens: Vec<u32>,
-    /// Which of these tokens' scores are wanted.
+    /// Indices of the tokens whose scores are requested.
     pub wanted: Vec<usize>,
 }
 
-/// The text afterwards, and scores of all tokens after each of the wanted ones.
+/// The text's KV cache afterwards, and scores of all tokens after each requested one.
 pub struct TextScores {
     pub cache: DecoderCache,
     pub scores: Vec<Vec<f32>>,
@@ -28,7 +28,7 @@ pub struct TextScores {
 #[derive(Default)]
 pub struct SharedReading(Mutex<Vec<LeftTexts>>);
 
-/// The texts of one window, and where their job looks for their scores.
+/// The texts of one window, and the slot for their scores.
 struct LeftTexts {
     window: Arc<WindowKeys>,
     texts: Vec<TextAhead>,
@@ -38,7 +38,7 @@ struct LeftTexts {
 type FoundScores = Mutex<Option<Result<Vec<TextScores>>>>;
 
 impl SharedReading {
-    /// A block of its own.
+    /// A separate block.
     pub async fn read(
         &self,
         network: &Whisper,
@@ -94,7 +94,7 @@ impl SharedReading {
     }
 }
 
-/// A row for each wanted token, text after text.
+/// A row per requested token, text after text.
 fn scores_of(network: &Whisper, left: &mut [LeftTexts]) -> Result<Vec<Vec<f32>>> {
     let mut wanted = Vec::new();
     let mut spoken = Vec::new();

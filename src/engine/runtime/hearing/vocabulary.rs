@@ -1,4 +1,4 @@
-//! The tokens of a Whisper that stand for no text.
+//! The special tokens of Whisper.
 
 use std::collections::HashMap;
 use std::path::Path;

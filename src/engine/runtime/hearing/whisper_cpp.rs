@@ -1,4 +1,4 @@
-//! The tokens of a Whisper that stand for no text, where a file of whisper.cpp leaves them to the reader.
+//! The special tokens of Whisper, which files of whisper.cpp omit.
 
 use super::vocabulary::{HearingVocabulary, MULTILINGUAL};
 use crate::runtime::text::{Language, TextError, Tokenizer, Vocabulary};
@@ -10,7 +10,7 @@ const LANGUAGES: &str = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi f
                          jw su yue";
 /// Number of languages before large-v3, also in English-only models.
 const FIRST_LANGUAGES: usize = 99;
-/// Before the languages, and behind them.
+/// Before the languages, and after them.
 const OPENING: [&str; 2] = ["<|endoftext|>", "<|startoftranscript|>"];
 const TASKS: [&str; 6] = [
     "<|translate|>",

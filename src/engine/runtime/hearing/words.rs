@@ -1,4 +1,4 @@
-//! The time of each word: where the tokens of a text look in the sound.
+//! Word timestamps by alignment: the cross-attention of a text's tokens.
 
 use candle_core::{D, Result};
 use muster_kernels::cpu::log_sum_exp;

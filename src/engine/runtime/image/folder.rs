@@ -1,4 +1,4 @@
-//! A folder as diffusers keeps it: `model_index.json` names the components, each has a folder of its own.
+//! A folder in the layout of diffusers: `model_index.json` names the components, each in a separate folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -73,7 +73,7 @@ impl Original {
             let channels = networks.autoencoder.spec().latent_channels;
             let shares = mask_values(pixels, places)?.into_iter();
             let spread = shares.flat_map(|share| std::iter::repeat_n(share, channels));
-            // A network that is made for masks blends by itself.
+            // An inpainting network blends the mask itself.
             mask = Some(spread.collect()).filter(|_| !networks.paints());
             pixel_mask = Some(mask_values(pixels, size)?);
         }

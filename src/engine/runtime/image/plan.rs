@@ -19,7 +19,7 @@ const STEPS: u32 = 25;
 const CFG_SCALE: f32 = 7.0;
 const SAMPLER: DiffusionSampler = DiffusionSampler::DpmPp2m;
 const SCHEDULE: Schedule = Schedule::Karras;
-/// Width and height, of models that do not say.
+/// Default width and height of models.
 const SIZE: u32 = 512;
 
 pub const MOST_STEPS: u32 = 500;
@@ -190,7 +190,7 @@ impl DrawingPlan {
         self.passes.iter().map(SamplingPass::steps).sum()
     }
 
-    /// How often the network is asked.
+    /// Number of network evaluations.
     fn evaluations(&self) -> u64 {
         let of_pass = |pass: &SamplingPass| {
             let steps = u64::from(pass.steps());
@@ -354,7 +354,7 @@ fn prompt_vectors(
     Ok(all)
 }
 
-/// Width and height where neither the request nor its source says more.
+/// Default width and height for requests without a size or a source.
 pub fn own_size(
     defaults: &ImageDefaults,
     sample_size: Option<[usize; 2]>,

@@ -48,8 +48,8 @@ pub type PromptVectors = BTreeMap<String, Vec<Arc<[f32]>>>;
 /// Before the name of an inversion.
 const INVERSION: &str = "embedding:";
 
-/// Cuts a prompt at its brackets: `(x)` counts 1.1 times as much, nested ones multiply, `(x:1.3)` counts 1.3 times.
-/// Brackets behind a backslash and brackets without a partner are text.
+/// Splits a prompt at its brackets: `(x)` has the weight 1.1, nested ones multiply, `(x:1.3)` has the weight 1.3.
+/// Escaped brackets and brackets without a partner are text.
 pub fn segments(prompt: &str) -> Vec<PromptSegment> {
     let letters = letters(prompt);
     let partners = partners(&letters);

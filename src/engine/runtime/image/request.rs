@@ -28,7 +28,7 @@ pub struct ImageRequest {
     /// White where `source` is repainted.
     pub mask: Option<Pixels>,
     pub loras: Vec<LoraUse>,
-    /// Words of the prompts, `embedding:NAME`, that stand for vectors of a file.
+    /// Words of the prompts, `embedding:NAME`, that are replaced by a file's vectors.
     pub inversions: Vec<Inversion>,
     /// Draw an image that fits to itself at opposite edges.
     pub tiles: bool,

@@ -78,7 +78,7 @@ const TELLING_SPREAD: f32 = 0.09;
 
 const TOKENIZERS: [&str; 2] = ["tokenizer", "tokenizer_2"];
 
-/// Facts that stand in no tensor's shape.
+/// Facts that no tensor's shape implies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FamilyFacts {
     pub unet_heads: HeadRule,

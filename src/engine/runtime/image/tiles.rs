@@ -14,7 +14,7 @@ pub struct TilePlan {
 impl TilePlan {
     pub const USUAL: Self = Self { side: 64 };
 
-    /// A quarter of a tile lies over the one before.
+    /// Tiles overlap by a quarter.
     fn stride(self) -> usize {
         (self.side * 3 / 4).max(1)
     }

@@ -21,7 +21,7 @@ use muster_kernels::PAGE_TOKENS;
 #[derive(Debug)]
 pub struct Blocks {
     pages: Vec<Page>,
-    /// Pages without content worth keeping.
+    /// Pages without cached content.
     empty: Vec<u32>,
     /// Sealed pages without references, least recently released first.
     resting: BTreeSet<(u64, u32)>,

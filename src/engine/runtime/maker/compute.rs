@@ -1,4 +1,4 @@
-//! Priority and thread pools of the maker: a lower priority than the text loop's, and pools of its own.
+//! Priority and thread pools of the maker: a lower priority than the text loop's, and separate pools.
 //!
 //! Kernels share their work through the background pool of `muster_kernels`, candle and gemm through rayon. The pools'
 //! threads inherit the priority of the thread that starts them.

@@ -50,7 +50,7 @@ pub enum Output {
     Transcript(TranscriptPart),
 }
 
-/// The next segments of a transcript. The first says the language and may have none.
+/// Further segments of a transcript. The first part has the language and may have no segments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptPart {
     /// Two or three letters.
@@ -71,7 +71,7 @@ impl Pixels {
         }
     }
 
-    /// Whether there are as many bytes as the size and the format need.
+    /// Whether the number of bytes matches the size and the format.
     pub fn is_whole(&self) -> bool {
         let pixels = u64::from(self.width) * u64::from(self.height);
         pixels.checked_mul(self.format.channels() as u64) == u64::try_from(self.bytes.len()).ok()

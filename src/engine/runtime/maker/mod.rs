@@ -36,7 +36,7 @@ pub trait Pipeline: Send + Sync {
     /// Starts a job that passed the check. Work that takes long belongs to the first blocks.
     fn begin(&self, request: MakeRequest) -> Result<Box<dyn Making>, Failure>;
 
-    /// How many of its jobs take turns. The others wait.
+    /// Number of jobs that take turns. The others wait.
     fn side_by_side(&self) -> SideBySide {
         SideBySide::default()
     }

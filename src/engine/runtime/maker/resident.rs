@@ -184,7 +184,7 @@ impl ResidentPipeline {
             Err(failure) => Err(failure),
         };
         job.outbox.finish(ended);
-        // The state behind a panic may panic again.
+        // Dropping the state after a panic may panic again.
         let _ = guard_job(&self.name, || drop(job.making));
     }
 

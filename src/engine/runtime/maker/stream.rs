@@ -159,7 +159,7 @@ impl Drop for MakeStream {
 }
 
 impl MakeStream {
-    /// A parked thread would not look. A thread too busy to take this looks after its block anyway.
+    /// Wakes a parked thread. A busy thread checks after its block anyway.
     fn wake(&self) {
         if let Some(inbox) = self.wake.upgrade() {
             let _ = inbox.try_send(MakerCommand::Wake);

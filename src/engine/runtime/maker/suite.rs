@@ -1,4 +1,4 @@
-//! Tests that every pipeline passes: cancel, pause, panic, refuse, two jobs side by side.
+//! Tests for every pipeline: cancel, pause, panic, refuse, two concurrent jobs.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, mpsc};
@@ -111,7 +111,7 @@ pub async fn pause(fixture: PipelineFixture) {
     assert_eq!(paused, Ok(()));
     served.gate = None;
     let before = served.passes();
-    // The thread obeys between passes, if there are any.
+    // The thread executes commands between passes.
     for _ in 0..3 {
         let sample = loader(SamplePipeline::default());
         served.maker.load("other", sample).await.unwrap();
@@ -192,7 +192,8 @@ impl PipelineFixture {
         Arc::strong_count(&self.networks)
     }
 
-    /// A maker with the pipeline, `jobs` of which take turns. Each pass waits for the gate; one of the first job's panics.
+    /// A maker with the pipeline and up to `jobs` concurrent jobs. Each pass waits for the gate; one of the first job's
+    /// panics.
     async fn serve(&self, jobs: usize, panics_at: Option<usize>) -> ServedPipeline {
         let maker = Maker::start(MakerLimits::default()).unwrap();
         let (gate, opened) = mpsc::channel();
@@ -215,7 +216,7 @@ impl PipelineFixture {
 
 struct ServedPipeline {
     maker: Maker,
-    /// Lets passes through one by one, and all once it is dropped.
+    /// Releases passes one by one, and all once it is dropped.
     gate: Option<mpsc::Sender<()>>,
     watch: Arc<PassWatch>,
 }

@@ -32,7 +32,7 @@ const COMPONENTS: &[(&str, Option<&str>)] = &[
     ("tokenizer", None),
 ];
 
-/// Tokens of lyrics with which memory is counted before there are any.
+/// Assumed number of lyrics tokens in memory estimates.
 const USUAL_LYRICS: usize = 512;
 
 /// A model's folder, opened: headers were read, weights were not.

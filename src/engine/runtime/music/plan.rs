@@ -25,7 +25,7 @@ const MOST_NAME_BYTES: usize = 64;
 /// The limits of the networks' training.
 pub const MOST_TEXT_TOKENS: usize = 256;
 pub const MOST_LYRICS_TOKENS: usize = 2048;
-/// How far noise levels are moved towards noise: the model's own.
+/// The model's shift of noise levels towards noise.
 const SHIFT: f64 = 3.0;
 /// Shorter parts of a frame are ignored.
 const LEAST_FRAME: f64 = 1e-3;

@@ -77,7 +77,7 @@ mod tests {
     proptest! {
         #[test]
         fn selection_agrees_with_sorting(
-            // Coarse steps, so that there are ties.
+            // Coarse steps, to get ties.
             steps in proptest::collection::vec(-20..4_i32, 1..200),
             count in 1..250_usize,
         ) {

@@ -12,7 +12,7 @@ const LAST: f32 = BUCKETS as f32 - 1.0;
 /// Tokens compared together: if none is near the best, all are skipped at once.
 const LANES: usize = 16;
 
-/// Weights are added up in copies in turn, because neighbours often share a bucket and would wait for each other.
+/// Weights are summed in several copies, because neighbours often share a bucket and would depend on each other.
 const COPIES: usize = 8;
 
 /// Up to this many candidates, sorting is faster than another pass of buckets.

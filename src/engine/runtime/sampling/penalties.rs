@@ -12,7 +12,7 @@ pub struct Penalties {
     frequency: f32,
     /// Times that each token was generated; 0 for tokens only in the prompt.
     seen: HashMap<u32, u32>,
-    /// Alone pay for repetition, where there is a range.
+    /// With a range, only recent tokens are penalized.
     recent: Option<Recent>,
 }
 

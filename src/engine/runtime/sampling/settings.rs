@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::shaping::Shaping;
 use crate::runtime::Sampling;
 
-/// The most alternatives a request may ask for with each token.
+/// Limit of requested alternatives per token.
 pub const MAX_LOGPROBS: usize = 20;
 
 /// Below this a temperature means "the best token": the division would only lose digits.
@@ -103,7 +103,7 @@ type Setting = fn(&Sampling) -> Option<f32>;
 fn shaping(
     number: impl Fn(&str, Setting, f32, f32, f32) -> Result<f32, String>,
 ) -> Result<Shaping, String> {
-    // Clients turn a share off by either end.
+    // Clients disable a proportion by either end.
     let share = |name: &str, value: Setting| {
         let share = number(name, value, 1.0, 0.0, 1.0)?;
         Ok::<_, String>(if share == 0.0 { 1.0 } else { share })

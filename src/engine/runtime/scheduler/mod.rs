@@ -99,7 +99,7 @@ struct Entry {
     chain: Chain,
     /// Which of the states of running sequences it has.
     state: Option<u32>,
-    /// Numbers of tokens behind which its state is kept, in order.
+    /// Numbers of tokens after which its state is kept, ascending.
     marks: Vec<usize>,
 }
 
@@ -121,7 +121,7 @@ impl Entry {
         }
     }
 
-    /// The same where sequences have states: the longest prefix with a snapshot. Longer ones that others computed are worth a
+    /// The same with recurrent states: the longest prefix with a snapshot. Longer prefixes computed by others get a
     /// snapshot.
     fn share_state(&mut self, blocks: &mut Blocks, states: &mut States) {
         if self.computes_all {
@@ -264,8 +264,8 @@ impl Scheduler {
         self.add_ready_prompts(rows, limit, &|_, tokens| tokens.end);
     }
 
-    /// The same, of prompts that are read as far as `ready` says of a sequence and the tokens that would be read: not so far,
-    /// or further where tokens belong together.
+    /// The same, for prompts whose prefill `ready` limits or extends, given a sequence and its next tokens: to wait for
+    /// images, or to keep tokens together.
     pub fn add_ready_prompts(
         &mut self,
         rows: &mut Vec<Row>,
@@ -355,7 +355,7 @@ impl Scheduler {
         entry.tokens.extend_from_slice(tokens);
         entry.is_generating = true;
         let computed = entry.computed + verified(&row.proposed, tokens);
-        // The newest token is computed by the next step: its logits are wanted.
+        // The newest token is computed by the next step, because its logits are needed.
         entry.computed = computed.min(entry.tokens.len() - 1);
         self.blocks
             .seal(&mut entry.chain, &entry.tokens, entry.computed);

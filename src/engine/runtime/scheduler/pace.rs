@@ -19,7 +19,7 @@ const SAMPLES: usize = 9;
 const LEAST_SAMPLES: usize = 2;
 /// After this many mixed steps, a step without prompts is measured again.
 const MIXED_STEPS: usize = 24;
-/// How far the cost of a prompt token follows one step that used the limit in full.
+/// Weight of a step that used the limit in full, in the moving cost of a prompt token.
 const LEARNING_RATE: f64 = 0.5;
 /// Prompt tokens of a step with unknown costs, while other models decode.
 const FIRST_TOKENS: usize = 16;
@@ -119,7 +119,7 @@ impl Pace {
         self.mixed_steps = 0;
     }
 
-    /// A step that read less than it might have, such as the end of a prompt, says little about long prompts.
+    /// A step below its limit, such as the end of a prompt, predicts little about long prompts.
     fn record_prompt(&mut self, tokens: usize, seconds: f64) {
         let measured = seconds / tokens as f64;
         let share = (tokens as f64 / self.limit.max(1) as f64).min(1.0);

@@ -1,4 +1,4 @@
-//! Steps on a simulated clock, with the costs of real machines: no stream stands still and no prompt starves.
+//! Simulated steps with the costs of real machines: no stream stalls and no prompt starves.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn serve(costs: Costs, limits: Limits, arrivals: &[Arrival]) -> Vec<Stream> {
             clock = arrivals[0].1.at.max(clock);
         }
         while let Some((id, arrival)) = arrivals.pop_front_if(|(_, next)| next.at <= clock) {
-            // Prompts of their own, so that no pages are shared.
+            // Distinct prompts, so that no pages are shared.
             let tokens = (0..arrival.prompt as u32).map(|i| i ^ (id as u32) << 16);
             scheduler.submit(id, CacheScope::default(), tokens.collect());
             let stream = Stream {

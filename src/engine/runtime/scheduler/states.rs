@@ -34,7 +34,7 @@ pub struct States {
 }
 
 impl States {
-    /// Slots for sequences that may run, and behind them for snapshots.
+    /// Slots for running sequences, followed by those for snapshots.
     pub fn new(running: usize, snapshots: usize) -> Self {
         let (running, snapshots) = (running as u32, snapshots as u32);
         Self {
@@ -57,7 +57,7 @@ impl States {
         self.snapshots.iter().any(|(known, _)| *known == prefix)
     }
 
-    /// Lets a sequence go on behind a prefix.
+    /// Copies a prefix's state to a sequence's slot.
     pub fn restore(&mut self, prefix: Prefix, slot: Option<u32>) {
         if let (Some(from), Some(to)) = (self.used(prefix), slot) {
             self.copies.push(StateCopy { from, to });

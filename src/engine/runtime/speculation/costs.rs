@@ -1,9 +1,8 @@
-//! How long a step takes by its number of tokens, learned from measured steps without prompts. Pure: the caller
+//! The duration of a step as a function of its tokens, learned from measured steps without prompts. Pure: the caller
 //! measures.
 //!
-//! Noise only makes steps longer, so a step is taken to cost no more than one with more tokens. Sizes that were not
-//! measured lie on the line between their neighbours; past the largest, more tokens are taken to cost little, which
-//! the next step corrects.
+//! Noise only makes steps longer, so the cost is assumed to be monotonic. Sizes without measurements are interpolated;
+//! past the largest, further tokens are assumed to be cheap, which the next step corrects.
 
 use std::collections::{BTreeMap, VecDeque};
 

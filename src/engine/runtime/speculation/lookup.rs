@@ -9,7 +9,7 @@ use super::hits::HitRates;
 
 const SHORT: usize = 2;
 const LONG: usize = 4;
-/// A longer match says nothing more.
+/// Longer matches are treated alike.
 const LONGEST_MATCH: usize = 32;
 
 /// The tokens of one sequence, indexed, and the earlier part that the newest ones repeat.

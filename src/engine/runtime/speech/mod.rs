@@ -1,7 +1,7 @@
-//! Text to speech: [`SpeechPipeline`] is a loaded Kokoro of the [`maker`](super::maker).
+//! Text-to-speech: [`SpeechPipeline`] is a loaded Kokoro of the [`maker`](super::maker).
 //!
-//! `english` turns text into phonemes, `passages` cuts them into pieces that are spoken at once, `voices` mixes voices,
-//! `job` speaks one passage after the other, so that the first sound leaves after the first sentence.
+//! `english` turns text into phonemes, `passages` splits them for the network, `voices` mixes voices, `job` synthesizes
+//! one passage after the other, so that audio is available after the first sentence.
 
 mod english;
 mod job;

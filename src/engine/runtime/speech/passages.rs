@@ -72,7 +72,7 @@ fn tokens(phonemes: &str, vocabulary: &HashMap<char, u32>) -> Passage {
     tokens.collect()
 }
 
-/// Parts of a sentence that are short enough: cut behind a mark, else behind a word, else anywhere.
+/// Splits a sentence into short parts: after punctuation, else after a word, else anywhere.
 fn cut(sentence: &str, most: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = sentence.trim();

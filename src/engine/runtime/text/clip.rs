@@ -31,7 +31,7 @@ pub struct ClipTokenizer {
     inner: tokenizers::Tokenizer,
     pub begin: u32,
     pub end: u32,
-    /// Fills a window behind its end.
+    /// Padding of a window after its end.
     pub pad: u32,
 }
 
@@ -184,7 +184,7 @@ fn byte_letters() -> Vec<char> {
     own.chain(others).collect()
 }
 
-/// A tokenizer of CLIP has no parts of its own but these two, so their sizes bound its memory and time.
+/// CLIP's tokenizer consists only of these two, so their sizes limit its memory and time.
 fn check_sizes(vocabulary: &TokenIds, merges: &[MergedPair]) -> Result<(), TextError> {
     let found = vocabulary.len().max(merges.len());
     if found > MOST_TOKENS {

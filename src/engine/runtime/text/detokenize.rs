@@ -91,7 +91,7 @@ impl Pieces {
 /// The position of the first token in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begins {
-    /// The text is a reply of its own: a leading space of the encoding is dropped.
+    /// The text is a separate reply: a leading space of the encoding is dropped.
     Fresh,
     /// The text continues a prompt: a leading space may separate the words.
     AfterPrompt,

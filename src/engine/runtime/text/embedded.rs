@@ -71,7 +71,7 @@ fn vocabulary(metadata: &GgufMetadata) -> Result<Option<Vocabulary>, TextError> 
     }))
 }
 
-/// BERT's words, around which a text has marks of its own.
+/// BERT's words, with special tokens around a text.
 fn word_pieces(metadata: &GgufMetadata) -> Result<Vocabulary, TextError> {
     let key = "tokenizer.ggml.tokens";
     let tokens = metadata.texts(key).ok_or_else(|| missing(key))?;
@@ -114,7 +114,7 @@ fn templates(metadata: &GgufMetadata) -> Vec<(String, String)> {
     templates
 }
 
-/// How hidden states are pooled, which files of models that read say; 0 stands for a model that writes.
+/// The pooling type in files of encoders; 0 for a generative model.
 fn pooling(metadata: &GgufMetadata) -> Option<u64> {
     let architecture = metadata.text("general.architecture")?;
     let pooling = metadata.unsigned(&format!("{architecture}.pooling_type"))?;

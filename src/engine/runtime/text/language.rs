@@ -1,4 +1,4 @@
-//! Everything a model's files say about reading and writing with it.
+//! A model's tokenizer, chat template and generation settings, from its files.
 
 use std::path::Path;
 
@@ -69,7 +69,7 @@ pub struct EmbeddedText {
     pub templates: Vec<(String, String)>,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
-    /// Ends of a turn and of a message, where the file names them.
+    /// Ends of a turn and of a message in the file.
     pub further_ends: Vec<u32>,
 }
 
@@ -212,7 +212,7 @@ impl Language {
         self.read(prompt, !matches!(prompt, Prompt::Chat(_)))
     }
 
-    /// The same, with or without the tokens that the tokenizer puts around a text of its own.
+    /// The same, with or without the tokenizer's own tokens around a text.
     pub fn read(&self, prompt: &Prompt, prefix: bool) -> Result<Vec<u32>, Failure> {
         let tokens = match (prompt, &self.reader) {
             (Prompt::Tokens(tokens), _) => tokens.clone(),
@@ -268,7 +268,7 @@ impl Language {
         }
     }
 
-    /// The text of tokens that stand alone, with the names of control tokens.
+    /// The text of tokens without context, with the names of control tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String, Failure> {
         let pieces = self.pieces();
         let is_control = |id: &u32| pieces.bytes(*id).is_empty();

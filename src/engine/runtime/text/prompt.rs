@@ -1,4 +1,4 @@
-//! The tokenizer of a text encoder that reads prompts: tokens with the end that the model's file puts behind them.
+//! The tokenizer of a text encoder: tokens of prompts, followed by the end token of the model's file.
 
 use std::path::Path;
 

@@ -69,7 +69,7 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// Whether the text names a token that stands for no text.
+    /// Whether the text is the name of a special token.
     pub fn is_special(&self, token: &str) -> bool {
         let id = self.inner.token_to_id(token);
         id.is_some_and(|id| self.pieces.bytes(id).is_empty())

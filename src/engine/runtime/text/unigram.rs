@@ -21,7 +21,7 @@ pub struct UnigramVocabulary {
     kinds: Vec<u64>,
     /// Replacements of characters, as SentencePiece compiles them; empty for none.
     replacements: Vec<u8>,
-    /// A text is read as if a space stood before it.
+    /// Whether a space is prepended to a text.
     has_prefix: bool,
     unknown: Option<u32>,
     end: Option<u32>,
@@ -133,7 +133,7 @@ impl UnigramVocabulary {
                         known: "1, Unigram".to_owned(),
                     });
                 }
-                // A negative id stands for none.
+                // A negative id means none.
                 (40, FieldValue::Number(id)) => self.unknown = u32::try_from(id).ok(),
                 (42, FieldValue::Number(id)) => self.end = u32::try_from(id).ok(),
                 _ => {}
@@ -175,7 +175,7 @@ impl UnigramVocabulary {
         }
     }
 
-    /// A tokenizer that puts the end behind each text.
+    /// A tokenizer that appends the end token to each text.
     pub fn tokenizer(&self) -> Result<tokenizers::Tokenizer, TextError> {
         let unknown = self.unknown.map(|id| id as usize);
         let has_bytes = self.kinds.contains(&BYTE);

@@ -77,7 +77,7 @@ fn published(name: &str, is_residual: bool) -> String {
     .name(name)
 }
 
-/// All networks of the small model in files of their own, and its tokenizer.
+/// Writes all networks of the small model as single files, and its tokenizer.
 fn write_all(folder: &Path, [transformer, text, autoencoder]: [&str; 3]) -> PathBuf {
     let place = |name: &str| {
         let path = folder.join(name);

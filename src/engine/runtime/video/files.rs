@@ -129,7 +129,7 @@ impl VideoFiles {
         )
     }
 
-    /// The components that a transformer in a file of its own lacks.
+    /// The components that a single-file transformer lacks.
     pub fn missing(
         path: &Path,
         replacements: &ComponentFolders,

@@ -66,7 +66,7 @@ pub async fn decode(
     Ok(frames)
 }
 
-/// The same one by one, as they are decoded. Memory does not depend on their number.
+/// The same frame by frame during decoding. Memory does not depend on their number.
 async fn decode_into(
     networks: &VideoNetworks,
     latent: &LatentVideo,

@@ -70,7 +70,7 @@ pub struct VideoFootprint {
     pub rate: f32,
 }
 
-/// Components that a transformer in a file of its own needs and that are nowhere around it.
+/// Components that a single-file transformer needs and that were not found around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingComponents {
     /// Tells the families apart.
@@ -130,7 +130,7 @@ impl VideoSource {
         Ok(VideoFiles::open(&self.path, &self.components)?)
     }
 
-    /// Components that a transformer in a file of its own lacks; none of a folder.
+    /// Components that a single-file transformer lacks; `None` for a folder.
     pub fn missing(&self) -> Result<Option<MissingComponents>, LoadError> {
         if !self.path.is_file() {
             return Ok(None);

@@ -107,7 +107,7 @@ impl VideoPlan {
     }
 }
 
-/// Frames, height and width of the latent of a video: the first frame stands alone.
+/// Frames, height and width of the latent of a video: the first frame is separate.
 fn latent_sizes(spec: &VideoAutoencoderSpec, size: [u32; 2], frames: u32) -> [usize; 3] {
     let [width, height] = size.map(|side| side as usize / spec.factor());
     let later = (frames.max(1) - 1) as usize;

@@ -57,7 +57,7 @@ pub struct Conditioning {
 pub struct AddedConditioning {
     /// Pooled text embeddings `[batch, width]`.
     pub pooled: Tensor,
-    /// Original height and width, crop from top and left, wanted height and width.
+    /// Original height and width, crop from top and left, target height and width.
     pub sizes: [f32; ADDED_SIZES],
 }
 

@@ -14,7 +14,7 @@ pub struct UnetSpec {
     /// From the full size to the smallest.
     pub levels: Vec<UnetLevel>,
     pub middle_depth: usize,
-    /// Residual blocks of a level on the way down; on the way up there is one more.
+    /// Residual blocks per level of the encoder path; the decoder path has one more.
     pub blocks: usize,
     pub groups: usize,
     pub norm_eps: f64,
@@ -25,7 +25,7 @@ pub struct UnetSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnetLevel {
     pub channels: usize,
-    /// Transformer blocks behind each residual block; none at 0.
+    /// Transformer blocks after each residual block; none if 0.
     pub depth: usize,
     pub heads: usize,
 }
@@ -41,7 +41,7 @@ pub struct AddedSpec {
 /// How often the widest moment of a block holds its channels: the gated feed-forward part, and its surroundings.
 const WIDEST: usize = 16;
 
-/// Original height and width, crop from top and left, wanted height and width.
+/// Original height and width, crop from top and left, target height and width.
 pub const ADDED_SIZES: usize = 6;
 
 impl UnetSpec {

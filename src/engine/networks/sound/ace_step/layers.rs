@@ -54,7 +54,7 @@ struct SongEncoderLayer {
 }
 
 impl SongLayerSpec {
-    /// How far a layer sees on each side, where a window limits it.
+    /// The window of a layer with limited attention.
     pub(super) fn sight(&self, has_window: bool) -> Option<usize> {
         has_window.then_some(self.window)
     }
@@ -158,7 +158,7 @@ async fn attend(
             Some(window) => {
                 let (first, last) = (from.saturating_sub(window), keys.min(end + window));
                 let seen = |x: &Tensor| x.narrow(1, first, last - first)?.contiguous();
-                // The last query of a part stands before its last key.
+                // The last query of a chunk is before its last key.
                 let behind = last - end;
                 let mask = Mask::Band {
                     before: window + behind,

@@ -104,8 +104,8 @@ impl AceStep {
         Ok(SongContext(keys))
     }
 
-    /// The direction from sound to noise at latents `[batch, frames, numbers]`, each at its own time from 0 to 1. The
-    /// source has the latents to keep or replace and a mask behind them.
+    /// The velocity from sound to noise at latents `[batch, frames, numbers]`, each at a time from 0 to 1. The source
+    /// has the latents to keep or replace, followed by a mask.
     pub async fn forward(
         &self,
         x: &Tensor,
@@ -140,7 +140,7 @@ impl AceStep {
         self.outward.apply(&normed)?.narrow(1, 0, frames)
     }
 
-    /// `[batch, places, channels * patch]`, channels first, as the weights lie. Zeros fill the last place.
+    /// `[batch, places, channels * patch]`, channels first like the weights. The last position is padded with zeros.
     fn to_patches(&self, x: &Tensor, source: &Tensor) -> Result<Tensor> {
         let (latent, patch) = (self.spec.latent, self.spec.patch);
         let (batch, frames, found) = x.dims3()?;

@@ -1,4 +1,4 @@
-//! Blocks that a style changes. Sequences lie channels-last, `[1, frames, channels]`; a style is `[1, style]`.
+//! Blocks with style modulation. Sequences are channels-last, `[1, frames, channels]`; a style is `[1, style]`.
 
 use candle_core::{DType, Result, Tensor};
 
@@ -26,7 +26,7 @@ pub(super) struct AdaptiveBlock {
     shortcut: Option<Convolution>,
 }
 
-/// A transposed convolution of each channel by itself: kernel 3, stride 2, twice the frames.
+/// A depthwise transposed convolution: kernel 3, stride 2, twice the frames.
 struct Stretch {
     taps: [Tensor; 3],
     bias: Tensor,
@@ -175,7 +175,7 @@ impl Stretch {
     }
 }
 
-/// Frames of both in turn.
+/// Interleaves the frames of both.
 fn interleave(even: &Tensor, odd: &Tensor) -> Result<Tensor> {
     let (_, frames, channels) = even.dims3()?;
     Tensor::stack(&[even, odd], 2)?.reshape((1, 2 * frames, channels))

@@ -1,7 +1,7 @@
-//! The sound of the vocal cords: a tone of the wanted pitch with its overtones, and noise; and the short transforms
-//! between samples and spectra.
+//! The harmonic source of the vocoder: a tone at the given pitch with its overtones, and noise; and the STFT and its
+//! inverse.
 //!
-//! Both run on the host, in f64 where phases add up: they are a hundredth of the work.
+//! Both run on the host, in f64 for accumulated phases: they are a hundredth of the computation.
 
 use std::f64::consts::{PI, TAU};
 
@@ -95,7 +95,7 @@ pub(super) struct ShortTransform {
     width: usize,
     hop: usize,
     window: Vec<f64>,
-    /// Cosine and sine of each part of a turn.
+    /// Cosine and sine of each fraction of a turn.
     circle: Vec<[f64; 2]>,
 }
 
@@ -143,7 +143,7 @@ impl ShortTransform {
                     real += value * cosine;
                     imaginary -= value * sine;
                 }
-                // The first and the last are real, and so is a mirrored frame; rounding must not turn them round.
+                // The first and the last bin are real, and so is a mirrored frame; rounding must not flip their sign.
                 if bin == 0 || bin == half || frame == 0 {
                     imaginary = 0.0;
                 }

@@ -214,7 +214,7 @@ impl GeneratorSpec {
         (product <= LARGEST).then_some(product)
     }
 
-    /// How far the pitch is stretched.
+    /// Samples per pitch value.
     pub fn stretch(&self) -> usize {
         self.samples_per_frame().unwrap_or(LARGEST)
     }

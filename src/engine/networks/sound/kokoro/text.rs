@@ -1,4 +1,4 @@
-//! States of the phonemes themselves, which the decoder turns into sound.
+//! The text encoder: states of the phonemes for the decoder.
 
 use candle_core::{Result, Tensor};
 

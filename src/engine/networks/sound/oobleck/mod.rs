@@ -48,7 +48,7 @@ pub struct OobleckTile {
     /// The frames.
     pub from: usize,
     pub count: usize,
-    /// Frames before and behind them that the decoder sees too.
+    /// Context frames before and after them.
     pub around: [usize; 2],
 }
 

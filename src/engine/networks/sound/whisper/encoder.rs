@@ -1,4 +1,4 @@
-//! The half that hears: two convolutions along time, then layers that see the whole window.
+//! The encoder: two convolutions over time, then layers with bidirectional attention.
 
 use candle_core::{Result, Tensor, bail};
 

@@ -158,7 +158,7 @@ impl TextAdapterFile {
         Ok(adapter)
     }
 
-    /// How positions turn the rows of this file.
+    /// The rope style of the rows in this file.
     fn rope_style(&self, spec: &DecoderSpec) -> RopeStyle {
         match self.checkpoint.gguf_metadata() {
             Some(_) => spec.family.rules().gguf_rope_style,
@@ -231,7 +231,7 @@ impl TextAdapterFile {
         })
     }
 
-    /// Why there is no module of this name.
+    /// The error for a module of this name.
     fn no_module(&self, name: &str, spec: &DecoderSpec) -> Flaw {
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         let what = format!("a change of {name}");

@@ -23,7 +23,7 @@ pub struct AdapterModule {
 pub struct ModulePiece {
     pub target: AdapterTarget,
     rows: ModuleRows,
-    /// The size of a head, of rows that turn.
+    /// The head size, for rows with rope.
     turns: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ impl ModulePiece {
         }
     }
 
-    /// The module's rows in the order of the decoder's, where positions turn rows as the two say.
+    /// The module's rows in the decoder's order, converted between rope styles.
     pub fn rows(&self, decoder: RopeStyle, file: RopeStyle) -> Vec<usize> {
         let rows: Vec<usize> = match self.rows {
             ModuleRows::Neighbours { first, count } => (first..first + count).collect(),

@@ -26,7 +26,7 @@ pub struct AdapterSettings {
     ranks: Option<Ranks>,
     /// Alpha is divided by the root of the rank.
     divides_by_root: bool,
-    /// The model that the adapter was trained for, as its file says.
+    /// The base model named in the adapter's file.
     pub base: Option<String>,
 }
 

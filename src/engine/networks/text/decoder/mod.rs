@@ -73,7 +73,7 @@ pub(super) struct Norms {
     pub after: Option<RmsNorm>,
 }
 
-/// The tables by which positions turn.
+/// Rope tables.
 pub(super) struct Ropes {
     pub global: RopeTable,
     /// For layers with a window, if their rope differs.
@@ -185,7 +185,7 @@ impl Decoder {
         let mut state = self.first_state(&batch.tokens, &mut step)?;
         for index in 0..self.layers.len() {
             let is_last = index + 1 == self.layers.len();
-            // Past the last attention no row looks at another, so the others are done.
+            // After the last attention no row depends on others, so only the requested rows continue.
             let rows = is_last.then_some(&asked);
             let cache = pages.of_layer(index)?;
             state = self.through_layer(index, state, &step, cache, rows)?;

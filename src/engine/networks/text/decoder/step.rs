@@ -30,7 +30,7 @@ pub struct LastStatesPass {
     pub(super) layers: usize,
 }
 
-/// The running sum of a step, and the same as the next layer wants it.
+/// The residual stream of a step, and its normalized form for the next layer.
 pub(super) struct State {
     /// Divided by the residual scale; of several streams the active one.
     pub(super) sum: Tensor,

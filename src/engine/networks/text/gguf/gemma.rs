@@ -17,7 +17,7 @@ const CUTOFFS: &str = "activation_sparsity_scale";
 const FEED_SIZES: &str = "feed_forward_length";
 
 impl File<'_> {
-    /// How many layers keep no keys and values of their own.
+    /// The number of layers that share a KV cache.
     pub(super) fn shared_layers(&self) -> Result<usize, Flaw> {
         let shared = self.optional_size("attention.shared_kv_layers")?;
         let shared = shared.unwrap_or(0);
@@ -30,7 +30,7 @@ impl File<'_> {
         }
     }
 
-    /// Heads of layers without a window, of which files of Gemma 4 say more.
+    /// Heads of global layers, which Gemma 4's files list separately.
     pub(super) fn global_heads(
         &self,
         windows: &[Option<usize>],

@@ -81,7 +81,7 @@ pub struct ConvertedTensor {
     pub name: String,
     pub shape: Vec<usize>,
     pub numbers: Vec<f32>,
-    /// Blocks of MXFP4 that stand for the numbers.
+    /// Blocks of MXFP4 for the numbers.
     pub blocks: Option<Vec<u8>>,
 }
 
@@ -89,9 +89,9 @@ pub struct ConvertedTensor {
 fn converted_checkpoints_compute_what_the_hubs_compute() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.gguf");
-    // The format cannot say that a blend ends between two waves, or that halves of a latent's heads turn together. Converters
-    // leave FP8 to the reference, as the same numbers in bf16; chunks of Llama 4 have
-    // always the same size, and the active stream of Gemma 3n is always scaled.
+    // The format cannot express that YaRN's interpolation ends between two frequencies, or that a latent's rope has
+    // halves. Converters write FP8 as bf16 with the same numbers; chunks of Llama 4 have a fixed size, and the active
+    // stream of Gemma 3n is always scaled.
     let unsaid = [
         "llama-yarn",
         "deepseek-v3-halves",
@@ -173,7 +173,7 @@ fn as_converted(mut spec: DecoderSpec) -> DecoderSpec {
         spec.rope.scaling = RopeScaling::Factors(factors.collect());
     }
     if let RopeScaling::Proportional { turned, factor } = spec.rope.scaling {
-        // Converters divide waves that turn nothing by this.
+        // Converters divide unused frequencies by this.
         let factors = (0..spec.rope.dims / 2).map(|index| match index < turned {
             true => factor as f32,
             false => 1e30,
@@ -349,7 +349,7 @@ fn convert_one(
         numbers.iter_mut().for_each(|number| *number += 1.0);
     }
     let turns = matches!(role, Role::Layer(_, Part::Query | Part::Key)) && spec.latent.is_none();
-    // Llama 4's files of the hub have neighbours that turn together too.
+    // Llama 4's files of the hub have interleaved pairs, too.
     let are_neighbours = spec.family == Family::Llama4;
     if turns && rules.gguf_rope_style == RopeStyle::Pairs && !are_neighbours {
         numbers = paired(&numbers, header.shape[0], spec.head_dim);
@@ -585,7 +585,7 @@ pub fn floats(checkpoint: &Checkpoint, header: &TensorHeader) -> Vec<f32> {
     convert::floats(dtype, &checkpoint.bytes(header)).unwrap()
 }
 
-/// Rows of the two halves of each head by turns.
+/// Interleaves the rows of the two halves of each head.
 fn paired(numbers: &[f32], rows: usize, head_dim: usize) -> Vec<f32> {
     let cols = numbers.len() / rows;
     let half = head_dim / 2;

@@ -1,7 +1,7 @@
-//! The keys of a GGUF file about latent attention, both ways.
+//! Metadata keys of latent attention in GGUF files, for reading and writing.
 //!
-//! Converters write the heads as pages see them, one key head of a latent's width, and the sizes of the expanded heads
-//! under keys of their own.
+//! Converters write the heads as stored in pages, one key head with the latent's width, and the sizes of the expanded
+//! heads under separate keys.
 
 use super::{File, describe::Keys};
 use crate::networks::{

@@ -17,7 +17,7 @@ const PERIOD: usize = 4;
 const UNNORMED_EXPERTS: usize = 128;
 
 impl File<'_> {
-    /// A window of zero says that all layers see all, and that positions turn in all of them.
+    /// A window of zero means that all layers are global and have rope.
     fn is_cut(&self) -> Result<bool, Flaw> {
         let window = self.optional_size("attention.sliding_window")?;
         Ok(self.family == Family::Llama4 && window != Some(0))

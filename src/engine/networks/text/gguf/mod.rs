@@ -190,7 +190,7 @@ impl File<'_> {
         }
     }
 
-    /// A number for which zero stands for nothing.
+    /// A number; zero means none.
     fn nonzero(&self, name: &str) -> Result<Option<f64>, Flaw> {
         Ok(self.float(name)?.filter(|&number| number != 0.0))
     }
@@ -311,7 +311,7 @@ impl File<'_> {
         let window = window.or(self.rules.window);
         let window = window.filter(|&window| window > 0);
         Ok(match self.is_bidirectional() {
-            // Half of it lies on each side of a token.
+            // Half of it on each side of a token.
             true => window.map(|window| window / 2 + 1),
             false => window,
         })

@@ -125,7 +125,7 @@ impl File<'_> {
         Ok(values / heads.max(1))
     }
 
-    /// Converters reorder the value heads of Qwen3.5, so that they take key heads by turns.
+    /// Converters reorder the value heads of Qwen3.5, so that they alternate between key heads.
     fn delta_net(&self) -> Result<DeltaNetSpec, Flaw> {
         let key_heads = self.size("ssm.group_count")?;
         let value_heads = self.size("ssm.time_step_rank")?;

@@ -16,7 +16,7 @@ pub const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// The two lists of LongRope.
 pub const LONG_FACTORS: &str = "rope_factors_long.weight";
 pub const SHORT_FACTORS: &str = "rope_factors_short.weight";
-/// All tensors that say how positions turn.
+/// All tensors with rope factors.
 pub const ROPE_TENSORS: &[&str] = &[ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS];
 
 /// The ropes of global layers, and of those with a window if that differs.
@@ -100,7 +100,7 @@ impl File<'_> {
         }
     }
 
-    /// Positions are divided by this, under its name of today or its first; zero stands for nothing.
+    /// The factor that divides positions, by its current or its first name; zero means none.
     fn linear_factor(&self) -> Result<Option<f64>, Flaw> {
         let factor = match self.float("rope.scaling.factor")? {
             Some(factor) => Some(factor),

@@ -5,7 +5,7 @@ use candle_core::quantized::GgmlDType;
 use super::{rope::ROPE_FACTORS, *};
 use crate::networks::{text::rope::RopeScaling, weights::GgufWriter};
 
-/// The scaling of a file that says this besides.
+/// The scaling of a file with these additional keys.
 fn scaling(says: impl FnOnce(&mut GgufWriter)) -> Result<RopeScaling, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.gguf");

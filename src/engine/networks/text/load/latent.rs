@@ -103,7 +103,7 @@ impl Loader<'_> {
         ))
     }
 
-    /// The matrices of all heads, which lie one after the other in a tensor.
+    /// The matrices of all heads, concatenated in a tensor.
     fn matrices_of(
         &mut self,
         role: Role,

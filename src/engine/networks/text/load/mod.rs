@@ -34,7 +34,7 @@ pub struct LoadOptions {
     pub dtype: Option<DType>,
     /// The most tokens of one sequence, when less than the model could.
     pub context: Option<usize>,
-    /// Leave out the way to logits: hidden states are wanted alone.
+    /// Omits the output matrix, for hidden states only.
     pub is_headless: bool,
 }
 
@@ -51,7 +51,7 @@ impl Checkpoint {
         spec.map_err(|flaw| flaw.in_file(self.path()))
     }
 
-    /// Whether the network was saved by itself, without the model around it.
+    /// Whether the network was saved without the surrounding model.
     fn is_bare(&self) -> bool {
         let is_there = |naming: Naming| self.tensor(&naming.weight(Role::Embedding)).is_some();
         is_there(Naming::Bare) && !is_there(Naming::Hub)
@@ -98,7 +98,7 @@ impl Decoder {
         progress: Progress<'_>,
     ) -> Result<Self, CheckpointError> {
         let mut spec = checkpoint.spec()?;
-        // A GPU holds a table as long as the context, which need not be as long as a header says.
+        // A GPU's rope table has the length of the context, which may be shorter than in the header.
         spec.context = options.context.unwrap_or(spec.context).min(spec.context);
         let naming = checkpoint.naming();
         Self::from_source(checkpoint, naming, spec, device, options, progress)

@@ -1,4 +1,4 @@
-//! The tensors of recurrent layers, and of attention behind a gate.
+//! The tensors of recurrent layers, and of gated attention.
 
 use std::ops::Range;
 

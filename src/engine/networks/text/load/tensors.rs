@@ -216,7 +216,7 @@ impl<'a> Loader<'a> {
         Ok(weight)
     }
 
-    /// A matrix on the device, quantized where the operator wants it to be.
+    /// A matrix on the device, quantized if requested.
     pub fn placed(
         &mut self,
         dtype: GgmlDType,
@@ -379,7 +379,7 @@ impl<'a> Loader<'a> {
             let mut layers = spec.layers..spec.layers + spec.prediction_layers;
             let predicts =
                 layers.any(|it| name.starts_with(&format!("{}.", self.naming.layer(it))));
-            // A tower is loaded by itself.
+            // A vision tower is loaded separately.
             let is_beside = spec.vision.is_some() && vision::is_of_tower(name);
             // Scales of activations, which are not rounded here.
             let rounds = fp8::UNUSED.iter().any(|end| name.ends_with(end));
@@ -427,7 +427,7 @@ fn compute_dtype(
     options.dtype.or(stored).unwrap_or(DType::BF16)
 }
 
-/// The matrix behind the attention of the first layer, or behind its recurrence.
+/// The output matrix of the first layer's attention or recurrence.
 fn first_output(source: &dyn TensorSource, naming: Naming) -> Option<&TensorHeader> {
     let parts = [
         Part::AttentionOutput,

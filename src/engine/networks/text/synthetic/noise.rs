@@ -33,7 +33,7 @@ pub fn blocks(dtype: GgmlDType, bytes: usize, name: &str, spread: f32) -> Vec<u8
     made
 }
 
-/// Parts have seeds of their own, so that the bytes do not depend on the number of threads.
+/// Parts have separate seeds, so that the bytes do not depend on the number of threads.
 const BLOCKS_AT_ONCE: usize = 1 << 16;
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -46,8 +46,8 @@ fn fill(dtype: GgmlDType, bytes: &mut [u8], mut random: Random, spread: f32) {
     }
 }
 
-/// Makes random bits a block of sensible numbers: dense ones keep sign and mantissa under the spread's
-/// exponent, quantized ones get a scale that makes up for how far their random integers spread.
+/// Turns random bits into plausible numbers: dense ones keep sign and mantissa and get the exponent of the spread,
+/// quantized ones get a scale that normalizes their random integers.
 fn scale(dtype: GgmlDType, block: &mut [u8], spread: f32) {
     let put = |block: &mut [u8], at: usize, number: f32| {
         block[at..at + 2].copy_from_slice(&f16::from_f32(number).to_le_bytes());

@@ -14,8 +14,8 @@ pub enum Direction {
     Up,
 }
 
-/// A step to a level of half or double the size. The first frame stands alone in every level; of the others two are
-/// one in the level below.
+/// A step to a level of half or double the size. The first frame is separate in every level; pairs of the others are
+/// one frame in the level below.
 pub struct FrameResize {
     direction: Direction,
     space: ConvolutionLayer,
@@ -210,7 +210,7 @@ impl ResidualLevel {
                 let is_first = !std::mem::replace(&mut past.has_begun, true);
                 match past.frames[1].take() {
                     Some(before) => vec![before, x],
-                    // The first frame stands alone.
+                    // The first frame is separate.
                     None if is_first => vec![x.zeros_like()?, x],
                     None => {
                         past.frames[1] = Some(x);

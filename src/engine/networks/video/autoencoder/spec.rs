@@ -150,12 +150,12 @@ impl VideoAutoencoderSpec {
         Ok(spec)
     }
 
-    /// Pixels of a side for which one place of a latent stands.
+    /// Pixels per side of a latent's position.
     pub fn factor(&self) -> usize {
         self.patch << self.halves_time.len()
     }
 
-    /// Frames for which each frame of a latent after the first stands.
+    /// Frames per latent frame after the first.
     pub fn time_factor(&self) -> usize {
         1 << self.halves_time.iter().filter(|&&halves| halves).count()
     }

@@ -179,7 +179,7 @@ impl WanTransformer {
         Ok((inner, last))
     }
 
-    /// `[batch, tokens, channels * patch]`, channels first, as the weights lie.
+    /// `[batch, tokens, channels * patch]`, channels first like the weights.
     fn to_patches(&self, x: &Tensor, grid: WanGrid) -> Result<Tensor> {
         let ([frames, rows, columns], patch) = (grid.0, self.spec.patch);
         let (batch, channels) = (x.dim(0)?, self.spec.inputs);

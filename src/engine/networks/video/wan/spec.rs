@@ -71,7 +71,7 @@ impl WanSpec {
             return Err(Flaw::unsupported("qk_norm", norm, QUERY_KEY_NORM));
         }
         let head_size = sized("attention_head_dim", json.attention_head_dim)?;
-        // Each axis turns pairs, and each takes a third or less of them.
+        // Each axis rotates pairs, at most a third of them.
         if head_size < 6 || !head_size.is_multiple_of(2) {
             let wanted = "an even number from 6";
             return Err(Flaw::broken("attention_head_dim", head_size, wanted));
@@ -118,7 +118,7 @@ impl WanSpec {
         self.heads * self.head_size
     }
 
-    /// The angles of all patches, half a head for each: some turn by the frame, some by the row, some by the column.
+    /// The rope angles of all patches, half a head each: some by frame, some by row, some by column.
     pub(super) fn angles(&self, [frames, rows, columns]: [usize; 3]) -> Vec<f64> {
         let in_space = 2 * (self.head_size / 6);
         let in_time = self.head_size - 2 * in_space;

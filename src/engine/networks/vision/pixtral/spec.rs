@@ -1,4 +1,4 @@
-//! Sizes of the tower and of the projector behind it, from a `config.json`.
+//! Sizes of the tower and of its projector, from a `config.json`.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The tower: patches that turn by their rows and columns, merged into one row for each token of the image.
+//! The vision tower: patches with rope by rows and columns, merged into one row per token.
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
@@ -76,7 +76,7 @@ impl PixtralTower {
         })
     }
 
-    /// The frequencies of a head turn by rows and by columns in turn.
+    /// The frequencies of a head alternate between rows and columns.
     fn rope(&self, places: &[[usize; 2]]) -> Result<RopeTable> {
         let head = self.spec.block.hidden / self.spec.block.heads;
         let of_axis = |axis: usize| {
@@ -140,7 +140,7 @@ impl Projector {
     fn forward(&self, patches: &Tensor, spec: &PixtralSpec) -> Result<Tensor> {
         let (hidden, merged) = (spec.block.hidden, spec.merge_size * spec.merge_size);
         let normed = self.norm.forward(patches)?;
-        // The merger has the patches of a token side by side for each channel.
+        // The merger's weights have the patches of a token consecutively per channel.
         let blocks = normed.reshape(((), merged, hidden))?.transpose(1, 2)?;
         let merged = self.merge.apply(&blocks.contiguous()?.flatten_from(1)?)?;
         self.down.apply(&gelu_erf(&self.up.apply(&merged)?)?)

@@ -35,7 +35,7 @@ struct Qwen2Json {
     hidden_act: String,
     intermediate_size: usize,
     num_heads: usize,
-    /// Older files say `in_chans`.
+    /// Older files have `in_chans`.
     #[serde(alias = "in_chans")]
     in_channels: usize,
     patch_size: usize,

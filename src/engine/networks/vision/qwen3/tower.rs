@@ -105,7 +105,7 @@ impl QwenTower {
     }
 }
 
-/// Half of a head's frequencies turn by rows, half by columns.
+/// Half of a head's frequencies are for rows, half for columns.
 pub fn axial_rope(
     places: &[[usize; 2]],
     head: usize,

@@ -23,7 +23,7 @@ const USUAL: SiglipDefaults = SiglipDefaults {
     image_size: 224,
     patch_size: 16,
 };
-/// Tokens of an image, where a file does not say it.
+/// Default number of an image's tokens.
 const TOKENS: usize = 256;
 
 #[derive(Debug, Clone, PartialEq)]

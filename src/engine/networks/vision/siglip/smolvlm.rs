@@ -23,7 +23,7 @@ const USUAL: SiglipDefaults = SiglipDefaults {
 };
 /// No side of an image becomes longer.
 const MOST_SIDE: usize = 4096;
-/// Tiles in a row for which there are names.
+/// Tiles per row that have names.
 const MOST_TILES: usize = 64;
 
 const AROUND: &str = "<fake_token_around_image>";
@@ -238,7 +238,7 @@ impl SmolTower {
         })
     }
 
-    /// The patches of a token one after the other.
+    /// The patches of each token, consecutively.
     fn shuffled(&self, patches: &Tensor) -> Result<Tensor> {
         let (scale, hidden) = (self.spec.scale, self.spec.siglip.block.hidden);
         let row = self.spec.siglip.side() / scale;

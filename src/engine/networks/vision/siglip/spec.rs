@@ -93,7 +93,7 @@ impl SiglipSpec {
         }
     }
 
-    /// Patches in a row of an image. Pixels behind the last one are left out.
+    /// Patches per row of an image. Pixels after the last one are dropped.
     pub fn side(&self) -> usize {
         self.image_size / self.patch_size
     }

@@ -16,7 +16,7 @@ pub enum GgufValue {
     List(Vec<GgufValue>),
 }
 
-/// Everything a GGUF file says besides its tensors.
+/// The metadata of a GGUF file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GgufMetadata {
     values: HashMap<String, GgufValue>,
@@ -115,8 +115,8 @@ pub fn read_name(cursor: &mut Cursor<'_>, what: &str) -> Result<String, Flaw> {
     }
 }
 
-/// Reads values while counting the elements of all lists and the bytes of all texts, so that a file cannot ask for more memory than a
-/// few times its own size.
+/// Counts the elements of all lists and the bytes of all texts while reading, so that a file cannot allocate more
+/// memory than a few times its size.
 #[derive(Default)]
 struct ValueReader {
     listed: usize,

@@ -62,7 +62,7 @@ pub fn parse(file: &[u8]) -> Result<Gguf, Flaw> {
     let metadata = metadata::read_metadata(&mut cursor, value_count)?;
     check_whole(&metadata)?;
     let alignment = alignment(&metadata)?;
-    // The count may still be a lie: memory grows only with headers that were really there.
+    // The count may be wrong: memory grows only with actual headers.
     let mut claims = Vec::with_capacity(tensor_count.min(4096));
     for _ in 0..tensor_count {
         let claim = read_claim(&mut cursor, alignment)?;
@@ -206,7 +206,7 @@ const OTHER_TYPES: &[(u32, &str, usize)] = &[
     (28, "F64", 8),
 ];
 
-/// Types that exist and that nothing here can multiply by, so that the refusal can say their names.
+/// Known types without support, so that refusals can name them.
 const STRANGE_TYPES: &[(u32, &str)] = &[
     (9, "Q8_1"),
     (15, "Q8_K"),

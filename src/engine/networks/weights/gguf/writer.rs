@@ -1,4 +1,4 @@
-//! Writes GGUF version 3: the header first, then the tensors one after the other, none of them held.
+//! Writes GGUF version 3: the header first, then the tensors, without keeping them in memory.
 
 use std::io::{self, Write};
 
@@ -105,7 +105,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// Readers want sizes as u32, positions as f32 and token types as i32, as the format's own tools write them.
+/// Readers expect sizes as u32, positions as f32 and token types as i32, like in files of the format's tools.
 fn kind(value: &GgufValue) -> u32 {
     match value {
         GgufValue::Unsigned(_) => 4,

@@ -48,7 +48,7 @@ const FIRST_WIDTH: f64 = 0.05;
 /// A step is repeated with a smaller width if its error shrinks the width below this factor.
 const LEAST_GROWTH: f64 = 0.81;
 
-/// Steps of second and third order side by side; their difference is the error. Ends at the lowest level above 0.
+/// Steps of second and third order in parallel; their difference is the error. Ends at the lowest level above 0.
 pub async fn adaptive(network: Network, mut x: Vec<f64>, sigmas: Vec<f64>) -> Vec<f64> {
     let Some((start, end)) = ends(&sigmas) else {
         return x;

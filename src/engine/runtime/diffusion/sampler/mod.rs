@@ -231,7 +231,7 @@ fn sum(terms: &[(f64, &[f64])]) -> Vec<f64> {
     total
 }
 
-/// How far an ancestral step from one level to another goes down, and how much fresh noise it takes back up.
+/// The level after the deterministic part of an ancestral step, and the level of fresh noise.
 fn ancestral(from: f64, to: f64) -> (f64, f64) {
     let up = (to * to * (from * from - to * to) / (from * from)).sqrt();
     let up = up.min(to);

@@ -1,5 +1,5 @@
-//! How much a served step asks of a GPU's driver, scheduler and sampling included: on the GPU of `cuda/emulator`, which
-//! counts. `./test kernels` runs it.
+//! Counts the driver calls of a served step, scheduler and sampling included: on the GPU of `cuda/emulator`, which
+//! counts them. `./test kernels` runs it.
 
 #![expect(unsafe_code, reason = "the emulator's function is found by its name")]
 #![expect(clippy::print_stdout, reason = "figures are results of this test")]
@@ -116,6 +116,6 @@ async fn a_step_asks_little_of_the_driver() {
 
 const NAMES: [&str; 5] = ["launches", "allocations", "uploads", "downloads", "lookups"];
 
-/// The most calls of each kind in a step of this many texts, with the fixture's two layers. Lower them when there are
-/// fewer.
+/// The most calls of each kind in a step of this many texts, with the fixture's two layers. Lower them after an
+/// improvement.
 const STEPS: [(usize, [c_ulong; 5]); 2] = [(1, [37, 50, 7, 1, 8]), (4, [44, 56, 8, 1, 9])];

@@ -308,7 +308,7 @@ fn every_sampler_and_schedule_draws() {
         );
         let at: Vec<u32> = steps.iter().map(|step| step.0).collect();
         match name {
-            // These visit levels of their own.
+            // These samplers choose their own levels.
             "k_dpm_fast" | "k_dpm_adaptive" => {
                 assert!(at.is_sorted() && at.last() == Some(&4), "{at:?}")
             }

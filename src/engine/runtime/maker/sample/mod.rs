@@ -67,7 +67,7 @@ pub struct SamplePipeline {
     pub matrix: usize,
     pub fault: Option<SampleFault>,
     pub side_by_side: SideBySide,
-    /// Memory of each job, as it says.
+    /// Declared memory of each job.
     pub job_bytes: u64,
     /// When set, each block waits for one message here, until the other end is dropped.
     pub gate: Option<Arc<Mutex<mpsc::Receiver<()>>>>,

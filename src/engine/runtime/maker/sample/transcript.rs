@@ -10,7 +10,7 @@ impl SampleRequest for TranscriptRequest {
     }
 }
 
-/// A segment for each second of the sound that has begun, which says how loud its loudest sample is, in hundredths.
+/// A segment per second of the recording, whose text is the maximum level in hundredths.
 fn ticks(transcript: &TranscriptRequest) -> TranscriptPart {
     let sound = &transcript.sound;
     let seconds = sound.samples.chunks(sound.rate.max(1) as usize).enumerate();

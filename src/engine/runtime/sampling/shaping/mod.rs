@@ -11,7 +11,7 @@ use muster_kernels::cpu::exp;
 /// Without top_k, tokens below `e^-20.7` (a billionth) of the best are dropped.
 const FARTHEST: f32 = 20.723_266;
 
-/// Second differences that sum up to less say nothing about where the tail begins.
+/// Second differences with a smaller sum do not determine a tail.
 const FLAT: f64 = 1e-6;
 
 /// Each within its bounds.
@@ -19,7 +19,7 @@ const FLAT: f64 = 1e-6;
 pub struct Shaping {
     /// A logit falls by this factor times the square of its distance from the best; 0 disables smoothing.
     pub smoothing_factor: f32,
-    /// How far from the one set the temperature may be; 0 keeps it.
+    /// Range of the dynamic temperature around the configured one; 0 disables it.
     pub dynatemp_range: f32,
     pub dynatemp_exponent: f32,
     /// The least probability, as a share of the best one squared; 0 drops nothing.
@@ -97,7 +97,7 @@ impl Shaping {
         }));
     }
 
-    /// How far below the best a logit is, once smoothed.
+    /// Difference of a logit to the best, after smoothing.
     fn distance(&self, best: f32, logit: f32) -> f32 {
         let distance = best - logit;
         match self.smoothing_factor > 0.0 {

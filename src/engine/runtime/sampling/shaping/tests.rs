@@ -262,7 +262,7 @@ fn a_setting_that_drops_nothing_changes_no_draw() {
 
 fn logit() -> impl Strategy<Value = f32> {
     prop_oneof![
-        // Coarse steps, so that there are ties.
+        // Coarse steps, to get ties.
         8 => (-20..4_i32).prop_map(|step| step as f32 / 4.0),
         4 => -9.0..9.0_f32,
         1 => Just(-1e30_f32),

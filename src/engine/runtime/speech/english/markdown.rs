@@ -2,7 +2,7 @@
 
 use muster_characters::GivenPhonemes;
 
-/// The text that a page would show. Headings, items of lists and lines of tables are sentences of their own.
+/// The visible text of Markdown. Headings, list items and table rows are separate sentences.
 pub fn without_marks(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut is_code = false;
@@ -118,7 +118,7 @@ fn inline(line: &str, shown: &mut String) {
     }
 }
 
-/// Whether the mark stands for itself: a sign between numbers, a line within a name, about.
+/// Whether the mark is plain text: an operator between numbers, an underscore within a name, "about".
 fn is_plain(mark: char, length: usize, before: &str, after: &str) -> bool {
     let last = before.chars().next_back();
     let next = after.chars().next();

@@ -31,7 +31,7 @@ const BEFORE_VERBS: &str = " to will would can could should must may might shall
                             you we they let's please ";
 /// After these words it is a participle.
 const BEFORE_PARTICIPLES: &str = " have has had was were been is are be i've you've we've they've ";
-/// Words that are spelled where they stand in capitals.
+/// Words that are spelled out in capitals.
 const SPELLED: [&str; 3] = ["US", "AM", "AD"];
 const VOICED: &str = "bdɡvzðʒʤmnŋlɹwjAIOQWYaeiouæɑɔəɛɜɪʊʌᵊ";
 const HISSES: &str = "szʃʒʧʤ";
@@ -213,7 +213,7 @@ fn weak_form(word: &str, next_is_vowel: Option<bool>) -> Option<&'static str> {
     })
 }
 
-/// Words with spaces between them, and marks where they stand.
+/// Words separated by spaces, with punctuation.
 fn join(readings: &[Reading], words: &[String]) -> String {
     let mut joined = String::new();
     let mut opens = true;

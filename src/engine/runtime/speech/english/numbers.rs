@@ -57,7 +57,7 @@ pub const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// Above, digits are read one by one.
+/// Larger numbers are read digit by digit.
 const MOST: u64 = 999_999_999_999_999_999;
 
 /// `forty two` for 42.

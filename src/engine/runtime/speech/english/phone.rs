@@ -27,7 +27,7 @@ pub struct PhoneNumber {
 }
 
 impl PhoneNumber {
-    /// At the beginning of `text`, behind the word `before`.
+    /// At the beginning of `text`, after the word `before`.
     pub fn read(text: &[char], before: Option<&str>) -> Option<Self> {
         let is_international = text.first() == Some(&'+');
         let mut at = usize::from(is_international);

@@ -431,7 +431,7 @@ impl TextReader {
         self.words(&format!("{} {unit}", spoken(number)));
     }
 
-    /// Whether a month stands before or after a day.
+    /// Whether a month precedes or follows a day.
     fn is_beside_month(&self) -> bool {
         let is_month = |word: &str| MONTHS.contains(&word);
         let before = matches!(self.sentence.last(), Some(Reading::Word(word)) if is_month(word));

@@ -82,7 +82,7 @@ pub enum NextWord<'t> {
     Stop,
 }
 
-/// The words of a numeral that stands behind one word and before another; none if it may be a word.
+/// The words of a numeral between these words; `None` if it may be a word.
 pub fn numeral(word: &str, before: Option<&str>, next: NextWord<'_>) -> Option<String> {
     let number = value(word)?;
     let before = before.unwrap_or_default();
@@ -94,7 +94,7 @@ pub fn numeral(word: &str, before: Option<&str>, next: NextWord<'_>) -> Option<S
     }
     let is_part = PARTS.iter().any(|part| part.eq_ignore_ascii_case(before));
     let is_capital = before.starts_with(char::is_uppercase);
-    // The letter I is a word where one follows, and may stand for itself anywhere.
+    // The letter I is a pronoun before a word, and may be one anywhere.
     let is_pronoun = word == "I";
     if is_part && (is_capital || !is_pronoun) {
         return Some(cardinal(number));

@@ -26,7 +26,7 @@ pub struct Vocabulary {
     pub add_bos: Option<bool>,
     /// Whether a text ends with EOS.
     pub add_eos: bool,
-    /// Whether a text is read as if a space stood before it (SentencePiece only).
+    /// Whether a space is prepended to a text (SentencePiece only).
     pub add_space_prefix: Option<bool>,
 }
 
@@ -82,8 +82,8 @@ const MAX_TOKENS: usize = 1 << 20;
 const MAX_MERGES: usize = 1 << 21;
 /// All tokens together: four times the largest vocabulary's.
 const MAX_TOKENS_BYTES: usize = 16 << 20;
-/// Control and user-defined tokens together, which are looked for in every text by an automaton that takes a
-/// hundred times their bytes. Real files have thousands of such tokens.
+/// Control and user-defined tokens together, which are matched in every text by an automaton of a hundred times their
+/// size. Real files have thousands of such tokens.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 /// Memory of the merges; those of the largest known vocabulary take a quarter.
 const MAX_PAIR_BYTES: usize = 128 << 20;
@@ -117,8 +117,8 @@ const DEEPSEEK_CODER_WORDS: &[&str] = &[
 const TEKKEN_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Vocabulary {
-    /// GPT-2's byte pairs from the bytes of each token, of which the one with the lowest number merges first. The control
-    /// tokens stand behind them.
+    /// GPT-2's byte pairs from the bytes of each token, where the lowest number merges first. The control tokens follow
+    /// them.
     pub fn of_ranks(tokens: &[Vec<u8>], control: Vec<String>) -> Result<Self, TextError> {
         let characters = byte_characters();
         let spelled = |token: &Vec<u8>| {
@@ -330,7 +330,7 @@ impl Vocabulary {
             .collect()
     }
 
-    /// Puts BOS before a text and EOS behind it, as the file says.
+    /// Adds BOS before a text and EOS after it, as declared in the file.
     fn marks_processor(&self) -> Option<Value> {
         let by_default = match &self.kind {
             VocabularyKind::BytePairs { pre, .. } => {
@@ -393,7 +393,7 @@ enum Words {
     Qwen35,
     /// Mistral's since Nemo.
     Tekken,
-    /// GPT-2's, with each digit by itself.
+    /// GPT-2's, with separate digits.
     SmolLm,
     /// For DeepSeek's first models and V2: letters of scripts with two cases, punctuation, Chinese and Korean, digits.
     DeepSeekLlm,

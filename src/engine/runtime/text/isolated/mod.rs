@@ -299,7 +299,7 @@ fn start(isolation: &Isolation, open: &[u8]) -> Result<(ChildProcess, Opened, Pi
     Ok((process, opened, pieces))
 }
 
-/// The chat as JSON of its own, so that it may be nested as deeply as in the client's request.
+/// The chat as separate JSON, so that it may be nested as deeply as in the client's request.
 fn chat_text(chat: &Chat) -> Result<String, Failure> {
     let text = frames::chat_to_text(chat);
     check_length(text.len())?;
@@ -315,7 +315,7 @@ fn check_length(found: usize) -> Result<(), Failure> {
     }
 }
 
-/// A panic while asking leaves no process half asked: its frames end where they should or it is ended.
+/// A panic during a request leaves no process in an undefined state: its frames are complete or it is killed.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Each of our keys may stand once.
+    /// Each of our keys may occur once.
     fn role(&self, key: &str) -> Option<Role> {
         match key {
             "name" => self.name.is_none().then_some(Role::Name),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::call::Read;
 
-/// Before a call, and behind it.
+/// Before a call, and after it.
 pub const GEMMA_CALL: &str = "<|tool_call>";
 pub const GEMMA_END_CALL: &str = "<tool_call|>";
 /// Around a text.

@@ -234,7 +234,7 @@ mod tests {
             "<|channel|>analysis<|message|>Look.<|end|><|start|>assistant<|channel|>commentary to=functions.look <|constrain|>json<|message|>{\"at\": 1}<|call|>",
             "(Look.)[0 look]{\"at\": 1}",
         );
-        // The recipient may stand before the channel, and a plan before the call.
+        // The recipient may precede the channel, and a plan the call.
         check(
             "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant to=functions.look<|channel|>commentary json<|message|>{}<|call|><|start|>assistant to=look<|channel|>commentary<|message|>{}",
             "I look.[0 look]{}[1 look]{}",

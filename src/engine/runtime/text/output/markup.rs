@@ -31,10 +31,10 @@ pub enum ToolMarkup {
     KeyTags,
     /// A list of calls of functions in Python between marks (LFM2).
     Pythonic,
-    /// Calls between marks of their own, each a name and a JSON object with a mark between them (DeepSeek V3.1).
+    /// Calls between separate marks, each a name and a JSON object with a mark between them (DeepSeek V3.1).
     Separated,
-    /// The same with the type of the tool in place of the name, and the object in a fence behind the name (DeepSeek V3 and
-    /// R1).
+    /// The same with the tool's type in place of the name, and the object in a code fence after the name (DeepSeek V3
+    /// and R1).
     Fenced,
     /// `<|tool_call>call:name{key:value}<tool_call|>`, with texts between marks (Gemma 4).
     Gemma,

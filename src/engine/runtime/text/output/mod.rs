@@ -6,11 +6,11 @@
 //! | `parser` | text to [`Piece`]s, one character at a time |
 //! | `harmony` | the same for messages in channels, of gpt-oss |
 //! | `call` | one call: a JSON object with a name and arguments |
-//! | `separated` | one call as DeepSeek and Mistral write it: a name, a mark, a JSON object |
-//! | `parameters` | one call as Qwen3.5 and GLM write it: tags around each argument |
-//! | `pythonic` | one call as LFM2 writes it: a function of Python |
+//! | `separated` | calls of DeepSeek and Mistral: a name, a mark, a JSON object |
+//! | `parameters` | calls of Qwen3.5 and GLM: tags around each argument |
+//! | `pythonic` | calls of LFM2: a Python function call |
 //! | `offered` | the tools of a request, and the types of their arguments |
-//! | `gemma` | one call as Gemma 4 writes it: a name, and arguments whose texts lie between marks |
+//! | `gemma` | calls of Gemma 4: a name, and arguments with strings between marks |
 //! | `scan` | the end and validity of a JSON value |
 //!
 //! The pieces depend only on the characters so far and not on their split into tokens, so that another worker can take

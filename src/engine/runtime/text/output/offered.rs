@@ -1,4 +1,4 @@
-//! The tools that a request offers, as far as reading their calls needs them.
+//! The tools of a request, for parsing their calls.
 
 use std::collections::BTreeMap;
 

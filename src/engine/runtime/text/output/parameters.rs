@@ -12,7 +12,7 @@ use super::offered::{JsonTypes, OfferedTool};
 /// The tags of one form.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParameterTags {
-    /// Before the name, and behind it: nothing where the end of the line or the next tag ends it.
+    /// Before the name, and after it: empty if the end of the line or the next tag ends it.
     pub name: &'static str,
     pub end_name: &'static str,
     pub key: &'static str,
@@ -20,7 +20,7 @@ pub struct ParameterTags {
     pub value: &'static str,
     /// Ends of a value; the first is the longest.
     pub end_values: &'static [&'static str],
-    /// Whether a value has a line of its own.
+    /// Whether values are on separate lines.
     pub is_on_lines: bool,
     /// Behind the last value.
     pub end: &'static str,

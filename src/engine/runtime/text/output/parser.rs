@@ -40,7 +40,7 @@ pub struct OutputParser {
 enum At {
     /// Only white space so far, or the beginning of `<think>`.
     Beginning,
-    /// The name of a thought's channel, which Gemma 4 writes behind the mark.
+    /// The name of a thought's channel, which follows Gemma 4's mark.
     Channel,
     Reasoning {
         has_begun: bool,
@@ -53,7 +53,7 @@ enum At {
     },
     Call {
         call: Box<CallReader>,
-        /// All of it so far, mark included, while it may turn out to be none.
+        /// The complete text so far, mark included, in case it is no call.
         raw: String,
         is_bare: bool,
     },

@@ -4,10 +4,10 @@
 use super::call::{LONGEST_NAME, Read};
 use super::scan::{Scan, Scanned};
 
-/// Before all calls of an answer, and behind them.
+/// Before all calls of an answer, and after them.
 pub const DEEPSEEK_CALLS: &str = "<｜tool▁calls▁begin｜>";
 pub const DEEPSEEK_END_CALLS: &str = "<｜tool▁calls▁end｜>";
-/// Before each of them, and behind it.
+/// Before each of them, and after it.
 pub const DEEPSEEK_CALL: &str = "<｜tool▁call▁begin｜>";
 pub const DEEPSEEK_END_CALL: &str = "<｜tool▁call▁end｜>";
 /// Between the name and the arguments.
@@ -15,7 +15,7 @@ pub const DEEPSEEK_SEPARATOR: &str = "<｜tool▁sep｜>";
 const FENCE: &str = "```json";
 /// Between the name and the arguments of a call of Mistral's.
 pub const MISTRAL_ARGUMENTS: &str = "[ARGS]";
-/// Before the id that older templates put behind the name.
+/// Before the id that follows the name in older templates.
 pub const MISTRAL_CALL_ID: &str = "[CALL_ID]";
 
 #[derive(Debug, Clone)]

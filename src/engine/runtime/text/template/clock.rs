@@ -1,4 +1,4 @@
-//! `strftime` for the few things templates say about today.
+//! `strftime` for the few formats of dates in templates.
 
 use std::fmt::Write as _;
 

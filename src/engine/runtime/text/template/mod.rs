@@ -71,7 +71,7 @@ impl ChatTemplate {
         })
     }
 
-    /// The prompt for the model's next turn. The failure is the client's where the template refuses the messages.
+    /// The prompt for the model's next turn. Refusals of the template are errors of the client.
     pub fn render(&self, chat: &Chat) -> Result<String, Failure> {
         let name = self.name_for(chat).map_err(Failure::BadRequest)?;
         let template = self.environment.get_template(name);
