@@ -118,7 +118,7 @@ fn guide(grammars: &Grammars, answer: Answer) -> Guide {
     guide.expect("the schema compiles")
 }
 
-/// One text, drawn at random from what the masks allow, and the time that its masks took.
+/// A random text within the masks, and the time of its masks.
 fn follow(mut guide: Guide, seed: u64) -> (Duration, u64) {
     let (mut spent, mut drawn) = (Duration::ZERO, 0);
     while !guide.is_finished() && drawn < 400 {

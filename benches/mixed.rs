@@ -65,7 +65,7 @@ fn main() {
         .find(|argument| argument.ends_with(".gguf"));
     let model = named.map_or_else(|| write_model(effort.shape, folder.path()), PathBuf::from);
     let service = Arc::new(Service::start(&model, folder.path()));
-    // What the engine learns from its first steps is not measured.
+    // A warm-up, because the engine learns from its first steps.
     service.ask(&words(0, 100), 20).finish();
     let alone = alone(&service, effort);
     println!(

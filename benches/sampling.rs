@@ -80,7 +80,7 @@ fn sampling(criterion: &mut Criterion) {
         let mut index = 0;
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                // Penalties change the row; the copy is what the engine does to bring logits to the host.
+                // Penalties change the row; the copy corresponds to the engine's transfer of logits to the host.
                 row.copy_from_slice(&fresh);
                 index += 1;
                 black_box(sampler.sample(&mut row, None, index, &mut scratch))
@@ -90,7 +90,7 @@ fn sampling(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a step of eight sequences pays, with the threads that the engine has.
+/// The cost of a step of eight sequences, with the engine's threads.
 fn eight_sequences(criterion: &mut Criterion) {
     let request = Sampling {
         temperature: Some(0.7),

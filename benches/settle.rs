@@ -1,8 +1,8 @@
-//! How many jobs a second the store settles, how long one waits, and what it costs in processor time.
+//! Settlement in the store: jobs per second, waiting time of a job, and processor time.
 //!
-//! `cargo bench --bench settle` measures SQLite, and PostgreSQL when `MUSTER_TEST_POSTGRES` names a server. So
-//! many jobs are outstanding at once; the processor time is this process's, the server's own not included.
-//! `-- --rows 1000000` fills the store with so many settled jobs first.
+//! `cargo bench --bench settle` measures SQLite, and PostgreSQL when `MUSTER_TEST_POSTGRES` names a server. So many
+//! jobs are outstanding at once; the processor time is this process's, the server's own not included. `-- --rows
+//! 1000000` fills the store with so many settled jobs first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

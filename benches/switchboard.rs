@@ -1,6 +1,6 @@
-//! Requests and tokens through the switchboard and a real worker socket, without doors: clients submit, a worker that
-//! answers at once is on the other end of a loopback connection, and every job is settled, in memory or in SQLite.
-//! Everything runs in this process, the worker included, so the figures are what is left for others.
+//! Requests and tokens through the switchboard and a real worker socket, without HTTP: clients submit, a worker that
+//! replies at once is at the other end of a loopback connection, and every job is settled, in memory or in SQLite.
+//! Everything runs in this process, so the figures include the cost of the worker.
 //!
 //! `cargo bench --bench switchboard [requests|tokens|sockets]`
 

@@ -1,6 +1,6 @@
-//! How much the coordinator carries on this machine, the generator included: requests, time to the first token,
-//! relayed tokens, idle workers, whether the cost of a request depends on how many workers are online, and the poll
-//! API: whole cycles, heartbeats, and pops while much waits.
+//! How much the coordinator carries on this machine, the generator included: requests, time to the first token, relayed
+//! tokens, idle workers, whether the cost of a request depends on how many workers are online, and the poll API: whole
+//! cycles, heartbeats, and pops while much waits.
 //!
 //! ```text
 //! cargo bench --bench load                      everything, about three minutes
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! The service is the real binary, `worker serve`, with its store on this disk, or in databases of their own on the
-//! PostgreSQL that `MUSTER_TEST_POSTGRES` names if there is the word `postgres`. Workers are sockets that answer at
-//! once. Two peers stand beside it in the same run: an *echo*, which answers every request with fixed bytes, and a
-//! *bare relay*, which passes frames between a worker socket and its clients and does nothing else. They are what
-//! this machine could do if a coordinator cost nothing.
+//! PostgreSQL that `MUSTER_TEST_POSTGRES` names if there is the word `postgres`. Workers are sockets that reply at
+//! once. Two peers are measured in the same run: an *echo*, which answers every request with fixed bytes, and a *bare
+//! relay*, which passes frames between a worker socket and its clients and does nothing else. Both are the limits of
+//! this machine without the cost of a coordinator.
 
 #![expect(
     clippy::unwrap_used,

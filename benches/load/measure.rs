@@ -112,7 +112,7 @@ pub async fn relay(effort: Effort) {
         println!("\nrelay: 128 streams of 1000 tokens, {coalesced} in a frame");
         for service in [Service::peer("relay"), Service::coordinator()] {
             if service.name == "relay" && coalesced > 1 {
-                // It would have to unpack them.
+                // The relay would have to unpack them.
                 continue;
             }
             let rig = worker(&service, Answer::of(1000, coalesced)).await;

@@ -30,7 +30,7 @@ pub fn echo() {
     run(router);
 }
 
-/// Jobs to the one worker, frames back to whoever waits for them.
+/// Jobs to the only worker, frames back to their clients.
 #[derive(Clone)]
 struct Relay {
     jobs: mpsc::Sender<String>,

@@ -21,7 +21,7 @@ const SUBMIT: &str = "/api/v2/generate/text/submit";
 const STATUS: &str = "/api/v2/generate/text/status";
 const HEARTBEAT: &str = "/api/v2/status/heartbeat";
 
-/// A kept connection that says what it is told to.
+/// A persistent connection with scripted requests.
 struct Caller {
     stream: TcpStream,
     key: String,
@@ -132,7 +132,7 @@ async fn rounds(service: &Service, clients: usize, seconds: Duration) -> (Vec<Du
     (times, elapsed)
 }
 
-/// Whoever pops may get another's job: as many are brought as were asked for.
+/// A pop may return another client's job: the number of submissions equals that of requests.
 async fn round(caller: &mut Caller, number: usize) -> Duration {
     let began = Instant::now();
     let id = caller.post(ASK, &asked()).await["id"].clone();

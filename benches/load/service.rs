@@ -1,4 +1,4 @@
-//! What is measured: a program of its own that says in one line of JSON where it is.
+//! The measured service: a separate program that reports its address in one line of JSON.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -109,7 +109,7 @@ fn database() -> String {
     let (host, _) = server.rsplit_once('/').expect("a URL with a database");
     let name = format!("load_{}", uuid::Uuid::new_v4().simple());
     let url = format!("{host}/{name}");
-    // Whoever starts a service is in a runtime already.
+    // The caller already runs in a runtime.
     let create = async move {
         sqlx::any::install_default_drivers();
         let mut connection = AnyConnection::connect(&server).await.unwrap();

@@ -1,4 +1,4 @@
-//! `/v1/account`: what an account sees of itself, its keys, and its money.
+//! `/v1/account`: an account's view of itself, its keys, and its money.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};

@@ -1,4 +1,4 @@
-//! `worker account`: who has an account with a coordinator and what they may do, from the command line.
+//! `worker account`: accounts of a coordinator and their roles, from the command line.
 
 use std::path::Path;
 use std::time::Duration;

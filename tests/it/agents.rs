@@ -19,7 +19,7 @@ use crate::support::app::App;
 use crate::support::puppet::{Puppet, done, started, text};
 use crate::up::tool;
 
-/// What an agent may take on a busy machine: some start for ten seconds.
+/// Time limit of an agent on a busy machine: some take ten seconds to start.
 const LONGEST: Duration = Duration::from_secs(240);
 
 /// A coordinator, and the requests that its scripted worker got.
@@ -200,7 +200,7 @@ async fn codex_runs_commands_and_the_tools_of_a_namespace() {
     assert!(results[1].contains("invalid agent id"), "{results:?}");
 }
 
-/// What the tool that lists models answers with.
+/// Checks the result of the tool that lists models.
 fn assert_listed(scripted: &Scripted) {
     let seen = scripted.seen();
     let last = seen.iter().rfind(|chat| !results(chat).is_empty()).unwrap();

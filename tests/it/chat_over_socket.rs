@@ -730,7 +730,7 @@ async fn what_extensions_add_is_not_asked_of_a_public_worker() {
     let _waits = board.submit("two").await;
     let job = rig.job().await;
     assert!(rig.hears_nothing(MOMENT).await, "one job at a time");
-    // Frames and numbers nobody agreed on mean nothing.
+    // Frames and numbers without an agreement are ignored.
     let id = &job["id"];
     let frames = [
         json!({"type": "busy", "id": id, "att": 1, "retry_ms": 60}),

@@ -846,7 +846,7 @@ fn ctrl_c_ends_a_generation_with_its_line() {
     assert!(running.stdout.read_some());
     running.signal(libc::SIGINT);
     let run = running.end();
-    // It may have reached the end of its context just before.
+    // The generation may have reached the end of its context just before.
     assert!(run.code == 130 || run.code == 0, "{run:?}");
     assert!(run.stdout.ends_with('\n'), "{run:?}");
 }

@@ -1,5 +1,5 @@
-//! What the clients of others build on: errors they recognize, headers they obey, fields they send, and an answer where
-//! one can be given.
+//! Features that common clients depend on: errors they recognize, headers they obey, fields they send, and a reply
+//! wherever one is possible.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};

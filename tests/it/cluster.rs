@@ -204,7 +204,7 @@ async fn any_coordinator_answers_any_request_as_one_would() {
     assert!(metrics.contains("muster_cluster_leader 0\n"), "{metrics}");
     let metrics = curl(&["-s", &format!("{}/metrics", leader.url)]);
     assert!(metrics.contains("muster_cluster_leader 1\n"), "{metrics}");
-    // Nobody but a coordinator speaks for others.
+    // Only coordinators may forward requests.
     let forged = "muster-forwarded: 1 127.0.0.1 00";
     let refused = curl(&["-s", "-H", forged, &format!("{}/v1/models", leader.url)]);
     assert!(refused.contains("muster-forwarded"), "{refused}");
@@ -230,7 +230,7 @@ async fn a_killed_leader_is_replaced_and_requests_at_the_others_wait_for_the_nex
     let expected = cluster.nodes[0].told(3);
     let leader = cluster.nodes.remove(0);
     drop(leader);
-    // Both calls are made while nobody leads.
+    // Both calls are made while no coordinator leads.
     let told = std::thread::scope(|scope| {
         let [second, third] = &cluster.nodes[..] else {
             unreachable!()

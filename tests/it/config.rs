@@ -1,4 +1,4 @@
-//! The configuration: what an operator may write, and what comes of it.
+//! The configuration: its syntax, and the resulting settings.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::support::worker::worker;
 
-/// What a file, variables and flags lead to.
+/// Loads a file, variables and flags.
 fn load(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loaded, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("worker.toml");

@@ -1,5 +1,5 @@
-//! The conformance page says of every field of every dialect what it does here; this holds the page to the tables of
-//! fields, and the tables to the service.
+//! The conformance page states the handling of every field of every dialect; these tests compare the page with the
+//! tables of fields, and the tables with the service.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -91,8 +91,8 @@ fn least_body(route: &str) -> Value {
     }
 }
 
-/// A value of another type than the field has is refused with the field's name: the field is read. What is declared as
-/// refused is refused with any value.
+/// A value of a wrong type is refused with the field's name, which proves that the field is read. Fields declared as
+/// refused are refused with any value.
 #[tokio::test]
 async fn no_field_is_ignored() {
     let app = App::start().await;

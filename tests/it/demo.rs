@@ -1,4 +1,4 @@
-//! The model that the program carries: it is unpacked, it answers, and it says what the reference implementation says.
+//! The built-in text model: unpacked, it gives the reference implementation's replies.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The image model that the program carries: it draws what the reference implementation draws, and what it is asked for.
+//! The built-in image model: its images equal those of the reference implementation, and show the prompts' objects.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ const SHAPES: [&str; 4] = ["circle", "square", "triangle", "cross"];
 const GRID: usize = 32;
 /// Pixels of the smallest object.
 const LEAST_OBJECT: usize = 40;
-/// What the card says of all prompts, in percent. Of the few that are measured here fewer may be right.
+/// The model card's results for all prompts, in percent. The few prompts measured here may have lower ones.
 const RIGHT: Judged<f64> = Judged {
     background: 98.0,
     color: 95.0,
@@ -39,7 +39,7 @@ const FEW_STEPS: u32 = 12;
 /// Every so many of the 224 prompts is measured here; all of them with MUSTER_DEMO_IMAGES=1.
 const EVERY: usize = 13;
 
-/// A prompt of one object and what is to be seen.
+/// A prompt of one object, and its expected image.
 struct WantedScene {
     color: usize,
     background: usize,

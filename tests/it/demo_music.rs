@@ -25,7 +25,7 @@ struct MusicReference {
     samples: Vec<f64>,
 }
 
-/// What is heard of a song.
+/// Traits measured in a song.
 #[derive(Debug, PartialEq)]
 struct MelodyTraits {
     start: &'static str,

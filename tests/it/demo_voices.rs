@@ -1,4 +1,4 @@
-//! The two small models of speech that the program carries: one speaks, the other writes down what it heard.
+//! The two small built-in speech models: one synthesizes, the other transcribes.
 
 use std::fs;
 

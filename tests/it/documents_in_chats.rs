@@ -145,7 +145,7 @@ async fn a_model_of_texts_gets_the_text_of_the_pages_in_every_dialect() {
     let in_message = content(&app, &rig, MESSAGES, &message("tiny", block)).await;
     assert_eq!(in_message, format!("Report\n{told}"));
 
-    // A text is what it is.
+    // Text files are passed on unchanged.
     let notes = data_url("text/markdown", "# Zürich\n".as_bytes());
     let body = chat("tiny", vec![file(&notes)]);
     let told = content(&app, &rig, CHAT, &body).await;

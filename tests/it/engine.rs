@@ -508,7 +508,7 @@ async fn memory_before_with_and_after_a_model() {
     // Threads and their first buffers are there from now on.
     run(&runtime, text("hello", 5)).await;
     runtime.unload(MODEL).await.unwrap();
-    // Large beside what the allocator keeps of each thread's heap: up to 28 MB on a busy machine.
+    // Large in comparison to the allocator's reserve for the heaps of threads: up to 28 MB on a busy machine.
     let large = synthetic(folder.path(), 16);
     let before = resident_kib();
     runtime

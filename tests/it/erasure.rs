@@ -15,7 +15,7 @@ use super::media_jobs::studio;
 use super::support::app::{Answer, App, request};
 use super::support::puppet::{Puppet, started, text};
 
-/// An account of somebody with a key of every scope.
+/// A user's account with a key of every scope.
 struct User<'a> {
     app: &'a App,
     id: AccountId,

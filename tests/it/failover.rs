@@ -36,7 +36,7 @@ impl Server {
         }
     }
 
-    /// Its address.
+    /// Starts the server and returns its address.
     pub fn start(&self) -> String {
         self.run("start")
     }
@@ -91,7 +91,7 @@ impl Node {
         assert!(status.unwrap().success());
     }
 
-    /// The word of `/health/ready`; nothing where nobody answers.
+    /// The status in `/health/ready`; empty without a reply.
     fn status(&self) -> String {
         let answer = curl(&["-s", "-m", "1", &format!("{}/health/ready", self.url)]);
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
@@ -254,7 +254,7 @@ async fn a_leader_that_stood_still_is_replaced_within_seconds_writes_nothing_and
     let took = stopped.elapsed();
     eprintln!("a leader that stood still was replaced in {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
-    // The worker brings to the new leader what it had from the old one.
+    // The worker submits jobs of the old leader to the new one.
     let paid = pair.standby.submit(&pair.key, &popped, "one");
     assert!(paid["reward"].is_number(), "{paid}");
     let second = pair.standby.pop(&pair.key);

@@ -156,7 +156,7 @@ fn a_gpu_is_used_whole() {
         ..Wishes::default()
     };
     let of = |gigabytes| fit(EIGHT_BILLION, wishes, &gpu_of(gigabytes)).unwrap();
-    // What is left on 24 GB is less than a whole context and 256 short jobs want.
+    // On 24 GB the rest is less than a whole context and 256 short jobs need.
     let middle = of(24);
     assert_eq!(middle.context, middle.kv_tokens.min(131_072));
     assert!((120_000..135_000).contains(&middle.kv_tokens), "{middle:?}");

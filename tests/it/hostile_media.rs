@@ -89,7 +89,7 @@ async fn a_sound_of_many_channels_at_a_high_rate_is_refused_with_its_numbers() {
     assert!(told.contains("2 channels at 96000 Hz"), "{told}");
 }
 
-/// The reader has no rights: it can open no file, not even one that everybody may read.
+/// The reader is confined: it can open no file, not even a world-readable one.
 #[test]
 fn a_reader_is_confined_before_it_reads() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

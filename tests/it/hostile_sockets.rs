@@ -62,7 +62,7 @@ fn chat(service: &Service) -> Child {
     command.spawn().unwrap()
 }
 
-/// A line of what the system says of a process, in bytes.
+/// A line of the process's status, in bytes.
 fn memory(process: &Child, line: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let found = status.lines().find_map(|it| it.strip_prefix(line)).unwrap();
@@ -99,7 +99,7 @@ async fn frames_of_16_million_zeros_take_little_memory_and_it_is_given_back() {
     let frame = format!("{},\"logprobs\":[{zeros}0]}}", &head[..head.len() - 1]);
     drop(zeros);
     let sending = sockets.iter_mut().map(async |socket| {
-        // It may be closed before all of it is written.
+        // The socket may be closed before the frames are written.
         let _ = socket.send(Message::text(frame.clone())).await;
         let _ = socket.send(Message::Ping("over".into())).await;
         let _ = timeout(PATIENCE, socket.next()).await;
@@ -135,7 +135,7 @@ async fn strangers_take_little_memory_and_are_closed_within_seconds() {
             0 => 40 << 10,
             _ => 32 << 20,
         };
-        // It is begun and never finished.
+        // A message that is begun and never finished.
         let frame = Frame::message(vec![b' '; 30 << 10], OpCode::Data(Data::Text), false);
         let _ = socket.send(Message::Frame(frame)).await;
         if length > 64 << 10 {

@@ -65,7 +65,7 @@ async fn post_until_taken(app: &App, body: &Value) -> Answer {
     .await
 }
 
-/// What a refusal says, in the form of its API.
+/// The message of a refusal, in the format of its API.
 async fn refusal(answer: Answer, path: &str, status: StatusCode, kind: &str) -> Value {
     let found = answer.status;
     let refused = answer.json().await;

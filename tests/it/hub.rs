@@ -25,7 +25,7 @@ struct Place {
     stop: CancellationToken,
 }
 
-/// What a pull reported, in words.
+/// Events of a pull, formatted as text.
 #[derive(Default)]
 struct Events(Mutex<Vec<String>>);
 
@@ -368,7 +368,7 @@ async fn a_small_file_is_held_to_the_name_git_gives_it() {
         "muster part 1 of 2 bytes\n0 2\n",
     )
     .unwrap();
-    // What was spoilt is found by its hash, and comes again.
+    // Damaged bytes are detected by their hash and downloaded again.
     let pulled = place.pull(&hub, &["config.json"]).await.unwrap();
     assert_eq!(fs::read(&pulled.files[0]).unwrap(), b"{}");
     assert!(place.event("Restarted").contains("damaged"));
@@ -471,7 +471,7 @@ async fn a_file_is_read_for_its_hash_once_until_somebody_writes_it() {
         let file = fs::File::options().write(true).open(&blob).unwrap();
         file.set_modified(time).unwrap();
     };
-    // As if nobody had written it: who read it again would notice.
+    // Restores the old modification time: reading the file again would detect the change.
     modified(before);
     assert!(here.locate(&wanted).is_some());
     modified(before + Duration::from_secs(1));
@@ -675,7 +675,7 @@ async fn a_stopped_pull_loses_nothing() {
         .await
         .unwrap();
     assert_eq!(fs::read(&pulled.files[0]).unwrap(), weights);
-    // What was between the server and us when we stopped comes again, and nothing else.
+    // Only bytes in flight at the stop are downloaded again.
     assert!(
         hub.served_bytes() < (weights.len() + 1024 * KIB) as u64,
         "{}",
@@ -808,7 +808,7 @@ async fn a_pull_beyond_the_disk_budget_removes_what_was_not_used_for_the_longest
         hub.large_file(name, noise(300 * KIB, seed as u64));
     }
     let place = Place::new();
-    // Another program's, as nobody here knows of a pull.
+    // Without a record, the file counts as another program's.
     place.pull(&hub, &["own.gguf"]).await.unwrap();
     fs::remove_dir_all(place.folder.path().join("records")).unwrap();
     let settings = HubSettings {

@@ -160,7 +160,7 @@ async fn what_is_no_image_is_refused_by_its_place() {
         "at most 100 images",
     )
     .await;
-    // Its header is good and its pixels are cut off: the worker says so.
+    // The header is valid and the pixels are truncated: the worker reports it.
     let (status, reply) = post(
         &app,
         "/v1/chat/completions",

@@ -1,5 +1,5 @@
-//! Model files that nobody vouches for: their tokenizers and templates run in a process of their own, and whatever they
-//! do there, the worker survives and says so.
+//! Untrusted model files: their tokenizers and templates run in a separate process, and the worker survives and reports
+//! any failure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn chat(text: &str) -> Prompt {
     })
 }
 
-/// What a chat under this template is answered.
+/// The reply to a chat with this template.
 fn said(template: &str) -> Failure {
     let language = open(Path::new(FIXTURE), Some(template)).unwrap();
     let failure = language.prompt_tokens(&chat("hi")).unwrap_err();

@@ -63,7 +63,7 @@ impl Coordinator {
     }
 }
 
-/// The machine of somebody who owns a GPU.
+/// The machine of a GPU's owner.
 struct Owner(TempDir);
 
 impl Owner {

@@ -1,4 +1,4 @@
-//! Processes killed without a word, and what the promises say of it, seen from outside: clients, and the store.
+//! Killed processes, and the guarantees as seen from outside: by clients, and in the store.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// It does nothing more, and its sockets stay open.
+    /// Stops the process, with its sockets still open.
     fn freeze(&self) {
         let pid = self.0.id().to_string();
         let status = Command::new("kill").args(["-STOP", &pid]).status();
@@ -515,7 +515,7 @@ async fn a_killed_coordinator_still_has_every_image_it_accepted_and_what_was_dra
     assert!(image.starts_with("UklGR"), "{found}");
     let twice = poll(&service, &key, "POST", &at("submit"), &brought);
     assert!(twice["reward"].is_null(), "{twice}");
-    // What was out when it was killed is taken when it comes.
+    // A result of a job that was running when the process was killed is accepted.
     let brought = json!({"id": second["id"], "generation": image, "seed": 7});
     assert!(poll(&service, &key, "POST", &at("submit"), &brought)["reward"].is_number());
     let found = poll(&service, &key, "GET", &status, &json!({}));
@@ -538,7 +538,7 @@ async fn kudos_kept_for_an_image_are_kept_after_a_kill_and_given_back_when_it_ha
     are_kept_after_a_kill("generate", &heavy).await;
 }
 
-/// Asks twice for what is paid for before, and cancels one after a kill.
+/// Sends two requests with a kudos hold, and cancels one after a kill.
 async fn are_kept_after_a_kill(kind: &str, body: &Value) {
     let folder = tempfile::tempdir().unwrap();
     let service = serve(folder.path());

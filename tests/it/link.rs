@@ -64,7 +64,7 @@ async fn at_work(board: &Board, name: &str) -> (Worker, Runtime) {
     (worker, runtime)
 }
 
-/// What the engine itself writes for such a job.
+/// The engine's own text for such a job.
 async fn undisturbed(runtime: &Runtime, prompt: &str, tokens: usize) -> String {
     let request = runtime::TextRequest {
         model: MODEL.to_owned(),
@@ -740,7 +740,7 @@ async fn a_worker_dials_over_tls_and_trusts_no_stranger() {
     assert_eq!(stranger.standings(), [Standing::Away]);
     stranger.drain(Duration::ZERO).await;
 
-    // Nor does a pin on another certificate let anybody in; the right one does, whatever its names.
+    // A pin of another certificate refuses the connection; the right one accepts any names.
     let wrong = pinned_tls(Fingerprint([7; 32])).unwrap();
     let misled = worker("rig", dial(wrong), &tasks).await;
     let (stream, _) = listener.accept().await.unwrap();
@@ -837,7 +837,7 @@ fn started(command: Command) -> Process {
     Process(streams.spawn().unwrap())
 }
 
-/// A coordinator that keeps its things there, and what it says when it is ready.
+/// Starts a coordinator with this folder; returns its ready message.
 fn served(folder: &Path) -> (Process, Value) {
     let data = folder.join("data");
     let serve = [

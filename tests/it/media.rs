@@ -114,7 +114,7 @@ async fn what_was_uploaded_can_be_fetched_by_whoever_has_a_link() {
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
 }
 
-/// What a client gets that asks for a range of 100 bytes numbered from 0: the status, `content-range` and the bytes.
+/// The reply to a range request for 100 bytes numbered from 0: the status, `content-range` and the bytes.
 async fn ranged(asked: &[(&str, &str)]) -> (StatusCode, Option<String>, Vec<u8>) {
     let app = App::start().await;
     let numbers: Vec<u8> = WEBP.iter().copied().chain(WEBP.len() as u8..100).collect();

@@ -1441,7 +1441,7 @@ pub async fn finished(app: &App, links: &Value) -> Value {
     .await
 }
 
-/// What a link leads to, and its type.
+/// The linked document, and its type.
 async fn document(app: &App, results: &Value) -> (String, String) {
     assert_eq!(results["state"], "completed", "{results}");
     let media = results["result"]["media"].as_array().unwrap();

@@ -72,7 +72,7 @@ impl User {
             .join(".cache/huggingface/hub/models--org--model")
     }
 
-    /// What the journal of an interrupted pull says is here.
+    /// Bytes in the journal of an interrupted pull.
     fn journaled_bytes(&self) -> u64 {
         let items = fs::read_dir(self.repository().join("blobs")).unwrap();
         let paths = items.map(|item| item.unwrap().path());
@@ -89,7 +89,7 @@ impl User {
     }
 }
 
-/// A command under way, and what it says.
+/// A running command, and its output.
 struct UnderWay {
     child: Child,
     stderr: Lines,

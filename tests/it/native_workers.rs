@@ -1,5 +1,5 @@
-//! Public workers whose inference servers speak the API of the client: they get its own body, and what they pass on
-//! becomes the reply.
+//! Public workers whose inference servers have the client's API: they get the original body, and their output becomes
+//! the reply.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};

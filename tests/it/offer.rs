@@ -13,7 +13,7 @@ use crate::support::hub::FakeHub;
 use crate::support::worker::{Worker, worker};
 use crate::up::tool;
 
-/// Somebody whose catalog has one model that fits, on a hub nearby.
+/// A user whose catalog has one model that fits, on a local hub.
 struct Newcomer {
     home: TempDir,
     hub: FakeHub,
@@ -220,7 +220,7 @@ fn anything_else_starts_with_what_is_here() {
     assert!(!said.contains("[y/N]"), "{said}");
 }
 
-/// Pulls as Ollama's client does, from this machine and without a key, and asks what was pulled.
+/// Pulls like Ollama's client, from this machine and without a key, and checks the pulled model.
 const PULL: &str = r#"
 import sys, ollama
 client = ollama.Client(host=sys.argv[1])

@@ -1,4 +1,4 @@
-//! A worker says of each of its models what it makes, and no model is offered a job of another kind.
+//! Workers declare the kind of each model, and no model is offered a job of another kind.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};

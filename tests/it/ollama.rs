@@ -1,4 +1,4 @@
-//! Ollama's API beyond its texts: keys, fields that nobody reads, inputs that are too long, and what is not here.
+//! Ollama's API besides texts: keys, ignored fields, inputs that are too long, and missing features.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -17,7 +17,7 @@ use crate::support::worker::worker;
 /// A process that stays, killed when its test ends.
 pub struct Running {
     child: Child,
-    /// What it says on standard error.
+    /// Standard error output.
     log: Lines,
     pub folder: Arc<TempDir>,
 }
@@ -339,7 +339,7 @@ fn a_worker_reloads_its_log_level_and_goes_on() {
     assert!(!said.contains("owner.most_heat"), "{said}");
 }
 
-/// With a real coordinator: what it lists is what the worker serves.
+/// With a real coordinator, whose list equals the worker's models.
 #[test]
 fn a_worker_loads_and_unloads_models_when_its_configuration_changes() {
     let serve = serve("");
@@ -498,7 +498,7 @@ fn the_owner_loads_and_unloads_models_of_a_running_worker() {
     daemon.wait_for("configuration reloaded");
     assert!(lists(&["demo-text", "demo-image"]));
 
-    // Its next job loads an unloaded model again.
+    // The next job of an unloaded model loads it again.
     let said = tell(&["models", "unload", "demo-text"]).ok();
     assert!(said.contains("its next job loads it again"), "{said}");
     assert!(lists(&["demo-text"]));
@@ -694,7 +694,7 @@ fn jobs_and_kudos_of_today_survive_a_restart_of_the_worker() {
 #[test]
 fn a_worker_says_why_no_jobs_come() {
     let serve = serve("");
-    // Nobody listens there any more.
+    // An address without a listener.
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -734,7 +734,7 @@ fn a_worker_says_why_no_jobs_come() {
     assert_eq!(report["no_jobs"][0]["cause"], "paused", "{report}");
     drop(daemon);
 
-    // A model that nobody requests.
+    // A model without requests.
     let configuration = format!(
         "[models]\nserve = [\"demo-text\"]\n[[coordinator]]\nurl = \"ws://{address}\"\nkey = \"{key}\"\n"
     );
@@ -1072,7 +1072,8 @@ fn adapters_of_a_text_model_are_served_beside_it() {
     assert!(said.contains("its next job loads it again"), "{said}");
     assert_eq!(serve.reply("tiny-llama:sailor"), adapter_reply("sailor"));
 
-    // One for another model is refused by name and costs no other; one whose files are gone is served no more.
+    // An adapter for another model is refused by name without affecting others; an adapter without files is no longer
+    // served.
     copy_adapter("qwen2/all", &of_model("broken"));
     fs::remove_dir_all(of_model("sailor")).unwrap();
     daemon.log.forget();

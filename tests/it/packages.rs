@@ -45,8 +45,8 @@ fn check(arguments: &[&str]) {
     assert!(said.contains("ok: "), "nothing was checked: {said}");
 }
 
-/// `grep -q` ends at its first match: what a program prints after that ends the program with SIGPIPE, and with
-/// `pipefail` the script, on busy machines only.
+/// `grep -q` ends at its first match: further output ends the other program with SIGPIPE, and with `pipefail` the
+/// script, on busy machines only.
 #[test]
 fn scripts_read_what_they_search_to_its_end() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! What is stored of requests, and that the served privacy policy says exactly that.
+//! Stored parts of requests, compared with the served privacy policy.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the probe makes of machines, made up and real.
+//! Results of the hardware probe, on made-up and real machines.
 
 use muster::hardware::readings::{CardReading, NoDriver};
 

@@ -315,7 +315,7 @@ async fn a_background_response_begins_again_after_a_restart() {
     rig.say(&offer, [started(), text("lost")]).await;
     drop(rig);
     let app = app.anew().await;
-    // It waits for the workers to come back.
+    // The response waits for the workers to reconnect.
     until(&app, id(&response), "queued").await;
     let rig = Puppet::connect(&app.board).await;
     rig.answer(&["Hello"]).await;

@@ -81,7 +81,7 @@ const WITHOUT_MANAGE: &[(&str, &str)] = &[
     ("POST", "/api/v2/interrogate/submit"),
 ];
 
-/// What an account has stored, prompts and results included, is for keys that manage.
+/// All stored data of an account, prompts and results included, require a key that manages it.
 const READ_ALL: (&str, &str) = ("GET", "/v1/account/export");
 
 /// The key opens nothing afterwards.
@@ -110,7 +110,7 @@ const ENCODE: [&str; 18] = [
     "/v1/rerank",
 ];
 
-/// For anyone, and what they answer depends on the key that comes. Theirs are tests of their own.
+/// Public routes whose reply depends on the key; other tests cover them.
 const LOOK_AT_KEYS: [&str; 4] = [
     "/api/v2/find_user",
     "/api/v2/users/{id}",
@@ -128,8 +128,8 @@ async fn call(app: &App, route: &Route, headers: &[(&str, &str)]) -> Answer {
         .await
 }
 
-/// Whether this is what an admitted caller gets from a route with an empty body and ids of nothing. Handlers of the
-/// poll API look at the body, the ids and the account in their own order; theirs are the tests of the handlers.
+/// Whether an admitted caller would get this status from a route with an empty body and empty ids. Handlers of the AI
+/// Horde API check the body, the ids and the account in different orders, which their own tests cover.
 fn is_admitted(route: &Route, status: StatusCode) -> bool {
     let is_legacy = route.path.starts_with("/api/v2/");
     let expected = match (route.answers, route.path) {
@@ -166,7 +166,7 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
     status == expected
 }
 
-/// What the poll API says to a key whose account lacks these roles.
+/// The AI Horde API's code for a key whose account lacks these roles.
 fn lacking(roles: Roles) -> &'static str {
     match roles {
         Roles::MODERATOR => "NotModerator",

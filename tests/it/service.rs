@@ -1,4 +1,4 @@
-//! What the service says about itself, jobs that are cancelled by their ids, and what a refused request is told.
+//! The service's status, jobs cancelled by id, and errors of refused requests.
 
 use std::time::Duration;
 
@@ -339,7 +339,7 @@ async fn a_refused_request_is_told_when_there_is_room() {
     assert_eq!(first.status, StatusCode::OK);
     let refused = app.chat(&request).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    // One of one job that takes ten seconds, as far as is known.
+    // A single job of ten seconds, as far as known.
     assert_eq!(wait_of(&refused), 5);
     let error = refused.json().await;
     assert_eq!(error["error"]["code"], "in_flight_limit");

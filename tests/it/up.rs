@@ -1,4 +1,4 @@
-//! `worker up` as a newcomer meets it: one command, no network, and what it prints works when pasted.
+//! `worker up` for a newcomer: one command, no network, and printed commands that work when pasted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -91,7 +91,7 @@ pub fn up_with(folder: &Path, variables: &[(&str, &str)]) -> Up {
     }
 }
 
-/// What a command with this data folder prints on standard output.
+/// Standard output of a command with this data folder.
 pub fn beside(folder: &Path, arguments: &[&str]) -> String {
     let data = folder.join("data");
     let place = ["--offline", "--data-dir", data.to_str().unwrap()];
@@ -133,7 +133,7 @@ fn chat_takes_a_folder_by_the_name_that_it_is_served_by() {
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo-text"),
         &own,
     );
-    // What a request leaves open is drawn, unless the model's files say how.
+    // Omitted settings are random, unless the model's files define them.
     let always_the_same = r#"{"temperature": 0.0, "eos_token_id": 2}"#;
     fs::write(own.join("generation_config.json"), always_the_same).unwrap();
     let question = ["run", own.to_str().unwrap(), "What is Muster?"];
@@ -265,7 +265,7 @@ fn ollamas_keep_alive_decides_how_long_a_model_stays_in_memory() {
     until("a model that was loaded", &|expiry| expiry.is_some());
 }
 
-/// What it prints for people, up to its last line.
+/// The human-readable output, up to its last line.
 fn printed(child: &mut Child) -> String {
     Lines::of(child.stdout.take().unwrap()).until("/#key=")
 }

@@ -1,4 +1,4 @@
-//! `WS /v1/workers/ws` as its peers see it: who is let in, what the others are told, and what broken peers cost.
+//! `WS /v1/workers/ws` for its peers: admitted workers, refusals, and the cost of broken peers.
 
 use std::sync::Arc;
 use std::time::Duration;

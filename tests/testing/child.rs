@@ -19,7 +19,7 @@ impl Lines {
         thread::spawn(move || {
             let mut pipe = BufReader::new(pipe);
             while let Some(piece) = next_piece(&mut pipe) {
-                // Read on though nobody listens: a pipe that is full or closed would disturb the child.
+                // Continues to read without a receiver: a full or closed pipe would disturb the child.
                 let _ = sender.send(piece);
             }
         });
@@ -70,7 +70,7 @@ impl Lines {
         self.text()
     }
 
-    /// Reads to the end of the pipe; what comes after what was read.
+    /// Reads to the end of the pipe; returns the rest.
     #[track_caller]
     pub fn rest(&mut self) -> String {
         let start = self.read.len();

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub trait Look {
     type Found;
 
-    /// The value, or what was there instead.
+    /// The value, or an error with the found one.
     fn found(self) -> Result<Self::Found, String>;
 }
 

@@ -22,7 +22,7 @@ async fn without_multi_it_has_one_job_at_a_time_and_no_attempts() {
     let job = rig.job().await;
     assert!(job.get("att").is_none(), "{job}");
     assert!(rig.hears_nothing(MOMENT).await);
-    // It has no word for handing a job back.
+    // The public protocol cannot hand a job back.
     rig.send(json!({"type": "busy", "id": job["id"], "retry_ms": 60}))
         .await;
     rig.token(&job, "1").await;

@@ -1,9 +1,9 @@
-//! How tests treat time: they wait for conditions, and compare what the clock says only where their name promises it.
-//! `./test promises` runs those alone.
+//! Time in tests: they wait for conditions, and compare real time only if their name promises it. `./test promises`
+//! runs those separately.
 
 use super::{Source, files_of, sources};
 
-/// What a name says whose test measures in real time.
+/// Suffixes of tests that measure real time.
 const PROMISES: [&str; 2] = ["within_seconds", "within_a_second"];
 
 /// Functions that ask the clock without a promise.

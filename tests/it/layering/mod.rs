@@ -222,7 +222,7 @@ fn every_module_of_a_walled_crate_has_a_row() {
     assert_eq!(found, listed.collect());
 }
 
-/// The code map's last column is what the manifests say.
+/// The code map's last column equals the manifests.
 #[test]
 fn the_code_map_names_the_dependencies_of_each_crate() {
     let map = fs::read_to_string(root().join("src/lib.rs")).unwrap();

@@ -1,5 +1,5 @@
-//! Every path that a source file names, as whole as it can be told from the file alone: `use` trees are unfolded,
-//! `self` and `super` resolved, names that a `use` brought in replaced by what they stand for, macros searched.
+//! All paths that a source file names, as complete as the file alone allows: `use` trees are unfolded, `self` and
+//! `super` resolved, imported names expanded, macros searched.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use syn::{Attribute, ItemMod, ItemUse, Macro, UseTree};
 
 pub struct Named {
     pub paths: Vec<Vec<String>>,
-    /// The last names of what is derived.
+    /// The last names of derived traits.
     pub derives: Vec<String>,
 }
 

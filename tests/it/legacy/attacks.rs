@@ -11,7 +11,7 @@ use super::{ASYNC, SUBMIT, ask, call, forms, images, look, pop, post, submit, un
 use crate::support::app::{Answer, App, request};
 use crate::support::puppet::Puppet;
 
-/// What a text is replaced by.
+/// Replacements for texts.
 const TEXTS: [&str; 7] = [
     "a\0b",
     "'); DROP TABLE accounts; --",
@@ -183,7 +183,7 @@ async fn send(app: &App, method: Method, path: &str, body: impl Into<Body>) -> A
     app.send(request(method, path, &headers, body.into())).await
 }
 
-/// An answer of somebody who has understood, whatever it is.
+/// Checks that a reply is a valid one of the API, successful or not.
 async fn assert_sound(answer: Answer, what: &str) -> Value {
     let status = answer.status;
     assert!(

@@ -1,5 +1,5 @@
-//! Requests whose time is over. Nobody waits ten minutes here: what was asked for is put on the store again with little
-//! time left, as an earlier process would have left it, and taken up.
+//! Expired requests. Instead of waiting ten minutes, the tests store requests again with little time left, as if by an
+//! earlier process, and load them.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const CHECK: &str = "/api/v2/generate/check";
 const FORMS: &str = "/api/v2/interrogate/status";
 const LITTLE: Duration = Duration::from_millis(800);
 
-/// What is on disk of a request.
+/// The stored row of a request.
 async fn row(app: &App, id: &str) -> RequestRow {
     let open = app.store.open_requests(wall_clock()).await.unwrap();
     let mut rows = open.into_iter().map(|open| open.request);
@@ -57,7 +57,7 @@ async fn asked(app: &App, path: &str, body: Value) -> String {
     answer["id"].as_str().unwrap().to_owned()
 }
 
-/// It lives so many minutes, and is gone when they are over.
+/// Checks that a request is deleted after this many minutes.
 async fn goes_stale(app: &App, id: &str, minutes: i64, paths: &[&str]) {
     let row = row(app, id).await;
     // The two are not read from one clock's look.

@@ -188,7 +188,7 @@ async fn where_there_is_no_room_for_images_the_forms_that_make_none_are_handed_o
     let app = App::start().await;
     let id = ask(&app, &["GFPGAN", "caption"]).await;
     let app = app.anew_on_a_full_disk().await;
-    // It was accepted before, and is queued again by and by.
+    // The form was accepted before, and is queued again later.
     let popped = eventually("a form", async || {
         let popped = pop(&app, &["GFPGAN", "caption"], 1).await;
         (!popped["forms"].is_null()).then_some(popped)

@@ -35,7 +35,7 @@ const OPAQUE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/// What a worker brings, as large as most requests here ask for.
+/// A worker's image, with the size that most requests here ask for.
 pub fn drawn() -> String {
     drawn_at(640, 640)
 }
@@ -151,7 +151,7 @@ pub fn path(link: &Value) -> String {
     link.strip_prefix(BASE).unwrap().to_owned()
 }
 
-/// What a link is for.
+/// The media key of a link.
 fn key(link: &Value) -> Key {
     let path = path(link);
     let key = path.strip_prefix("/media/").unwrap();
@@ -310,7 +310,7 @@ async fn without_links_the_image_is_in_the_reply_and_comes_as_base64_from_plain_
     assert!(bytes.starts_with(b"RIFF") && bytes[8..].starts_with(b"WEBP"));
 }
 
-/// What was booked for the image of this request: charged, paid to its worker's owner, and to the house.
+/// The ledger entries for the image of this request: charged, paid to its worker's owner, and to the house.
 pub async fn booked(app: &App, id: &str) -> [i64; 3] {
     let request = app.requests.find(RequestId(id.parse().unwrap())).unwrap();
     let entries = app.store.entries(request.outputs[0].job).await.unwrap();
@@ -387,7 +387,7 @@ async fn a_worker_without_a_usable_image_is_not_paid_and_another_makes_it() {
         }
         let brought = submit(&app, &popped["id"], json!({"generation": "R2"})).await;
         assert!(is_returned(&brought), "{brought:?}");
-        // It brings nothing more of this attempt.
+        // The worker submits no more results of this attempt.
         let (status, _) = submit(&app, &popped["id"], json!({})).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
         let again = pop(&app, json!({"name": "another"})).await;
@@ -438,7 +438,7 @@ async fn png_and_jpeg_under_a_webp_label_are_taken_and_kept_as_webp() {
 async fn a_socket_worker_without_a_usable_image_is_not_paid_and_another_makes_it() {
     let app = App::start().await;
     app.enrich(Kudos(1_000_000)).await;
-    // Another worker is there, and comes for what the first has failed.
+    // Another worker gets the job that the first has failed.
     assert!(pop(&app, json!({})).await["id"].is_null());
     let mut rig = painter(&app).await;
     let results = json!([{"index": 0, "seed": 900, "sha256": "ab".repeat(32)}]);
@@ -633,7 +633,7 @@ async fn one_pop_takes_as_many_images_of_a_request_as_fit() {
 #[tokio::test]
 async fn a_pop_with_nothing_counts_every_reason() {
     let app = App::start().await;
-    // What is large is paid for before.
+    // Large requests need kudos first.
     app.enrich(Kudos(1_000_000)).await;
     ask(&app, json!({"models": ["unheard"]})).await;
     ask(&app, json!({"params": {"width": 2112}})).await;
@@ -827,7 +827,7 @@ async fn the_steps_of_a_worker_are_seen_by_its_client() {
 #[tokio::test]
 async fn shared_images_are_rated_once_and_never_for_more_than_they_cost() {
     let app = App::start().await;
-    // What is forgiven was not paid.
+    // Waived kudos were not paid.
     app.enrich(Kudos(1_000_000)).await;
     let drawn = async |more: Value| {
         let id = ask(&app, more).await;
@@ -1041,7 +1041,7 @@ pub async fn painter(app: &App) -> Rig {
     painter_with(app, &[]).await
 }
 
-/// One that speaks these extensions.
+/// A painter with these extensions.
 pub async fn painter_with(app: &App, extensions: &[&str]) -> Rig {
     let mut rig = app.dial().await;
     let mut registration = json!({
@@ -1143,7 +1143,7 @@ pub async fn draw_one(app: &App) {
     until_done(app, &id).await;
 }
 
-/// What the worker `artist` gets when it asks.
+/// The reply to a pop of the worker `artist`.
 pub async fn popped(app: &App) -> Value {
     pop(app, json!({})).await
 }

@@ -16,7 +16,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Somebody asks for one, and a worker has it.
+    /// Submits a request, and lets a worker pop it.
     async fn hand_out(self, app: &App) -> Value {
         match self {
             Self::Image => {
@@ -94,7 +94,7 @@ async fn nor_is_it_known_to_a_coordinator_that_began_anew() {
     for (kind, id) in &jobs {
         check(&app, *kind, id).await;
     }
-    // What was brought before is told from what never was, by the store alone.
+    // After the restart only the store distinguishes submitted jobs from unknown ones.
     let app = app.anew().await;
     for (kind, id) in jobs {
         for other in KINDS {

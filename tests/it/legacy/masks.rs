@@ -47,7 +47,7 @@ impl Walk {
         }
     }
 
-    /// Asks a route, with these in the places of its path, for one field of what it answers.
+    /// Calls a route, with these ids in its path, and requests one field of the reply.
     async fn send(&mut self, route: &str, ids: &[&str], body: Value, field: &str) -> Answer {
         assert!(self.left.remove(route), "{route} is no route, or not new");
         let (method, path) = route.split_once(' ').unwrap();
@@ -79,7 +79,7 @@ impl Walk {
         items[0][field].clone()
     }
 
-    /// The id of what a route makes.
+    /// Creates a resource and returns its id.
     async fn make(&mut self, route: &str, ids: &[&str], body: Value) -> String {
         let id = self.ask(route, ids, body, "id").await;
         id.as_str().unwrap().to_owned()
@@ -207,7 +207,7 @@ async fn change_workers(walk: &mut Walk) {
     let change = json!({"info": "a rig"});
     walk.ask(&format!("PUT {one}"), &[id], change, "info").await;
     let block = "/api/v2/operations/block_worker_ipaddr/{id}";
-    // Where it comes from is written down without anybody waiting for it.
+    // The address is stored asynchronously.
     let path = filled(block, &[id]);
     eventually("the worker's address", async || {
         let (status, answer) = call(&walk.app, Method::PUT, &path, Value::Null).await;

@@ -1,4 +1,4 @@
-//! Which worker is given what, and what is held against it: whatever is the same for texts, images and questions.
+//! Matching of workers and jobs, and strikes: the rules that texts, images and interrogations share.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -84,7 +84,7 @@ async fn painters_are_measured_in_pixelsteps_and_lookers_in_forms() {
     assert_eq!(status, StatusCode::ACCEPTED, "{told}");
     let (_, popped) = pop_image(&app, json!({"amount": 2, "max_pixels": 4_194_304})).await;
     assert_eq!(popped["ids"].as_array().unwrap().len(), 2, "{popped}");
-    // What is submitted at once says nothing about a speed.
+    // Results without delay are not used to measure speed.
     sleep(WORK).await;
     for id in popped["ids"].as_array().unwrap() {
         assert_eq!(bring_image(&app, id).await.0, StatusCode::OK);
@@ -494,7 +494,7 @@ async fn all_who_ask_without_a_key_share_the_room_of_a_model_and_not_of_all() {
     assert_eq!(taken, 25, "500 texts");
     check(ask("quiet").await, 202, "");
     check(ask("Org/Crowded").await, 429, "TooManyPrompts");
-    // What is in no list, and served by nobody, is one room under all its names.
+    // Unlisted models without workers share one limit under all names.
     for number in 0..25 {
         check(ask(&format!("made up {number}")).await, 202, "");
     }
@@ -514,7 +514,7 @@ async fn dropped_by(app: &App, name: &str, ask: impl AsyncFn() -> Value) {
     assert_eq!(post(app, &path, fault).await.0, StatusCode::OK);
     let done = json!({"id": pop("other").await, "generation": "made"});
     assert_eq!(post(app, &path, done).await.0, StatusCode::OK);
-    // Nobody is kept out for failing now and then.
+    // Occasional failures block no worker.
     ask().await;
     let done = json!({"id": pop(name).await, "generation": "made"});
     assert_eq!(post(app, &path, done).await.0, StatusCode::OK);
@@ -533,7 +533,7 @@ async fn whoever_drops_too_many_jobs_is_in_maintenance_and_jobs_that_fail_everyw
     }
     assert_eq!(worker(&app, "careless").await["maintenance_mode"], false);
     assert_eq!(worker(&app, "careless").await["uncompleted_jobs"], 20);
-    // One that nobody can make.
+    // A job that no worker can complete.
     let id = ask().await["id"].as_str().unwrap().to_owned();
     for name in ["careless", "other", "third"] {
         let body = json!({"name": name, "models": ["tiny"], "max_length": 512});
@@ -615,7 +615,7 @@ async fn a_worker_on_a_socket_is_kept_out_by_its_address_like_one_that_polls() {
         "/api/v2/operations/block_worker_ipaddr/{}",
         id.as_str().unwrap()
     );
-    // It is written down while it registers.
+    // The address is stored during the registration.
     eventually("the worker's address", async || {
         match call(&app, Method::PUT, &path, json!({})).await {
             (StatusCode::OK, _) => Ok(()),

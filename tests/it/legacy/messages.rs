@@ -22,7 +22,7 @@ async fn id_of(app: &App, name: &str) -> Value {
     app.get(&path).await.json().await["id"].clone()
 }
 
-/// Its path.
+/// Sends a message and returns its path.
 async fn tell(app: &App, key: &str, body: Value) -> String {
     let (status, made) = call_as(app, key, Method::POST, MESSAGES, body).await;
     assert_eq!(status, StatusCode::OK, "{made}");

@@ -173,7 +173,7 @@ async fn a_text_is_asked_for_popped_submitted_and_read() {
     let (code, submitted) = submit(&app, &popped["id"], " a time there was a test.").await;
     assert_eq!(code, StatusCode::OK, "{submitted}");
     let reward = submitted["reward"].as_f64().unwrap();
-    // 20 tokens of a model nobody knows, by a trusted owner: 20 * 0.027 * (1.2 + 2.2 ^ log2(20 / 1024)).
+    // 20 tokens of an unknown model, by a trusted owner: 20 * 0.027 * (1.2 + 2.2 ^ log2(20 / 1024)).
     assert_eq!(reward, 0.654);
     let status = until(&app, &id, |status| status["done"] == true).await;
     assert_eq!(status["is_possible"], true, "clients look at this first");
@@ -419,7 +419,7 @@ async fn a_text_that_failed_for_good_ends_its_request_and_leaves_what_is_finishe
     assert!(!is_given_up(&app, &id));
 }
 
-/// Its client is told of nothing more.
+/// Whether its client gets no further updates.
 fn is_given_up(app: &App, id: &str) -> bool {
     let request = app.requests.find(RequestId(id.parse().unwrap()));
     request.unwrap().is_given_up()
@@ -536,7 +536,7 @@ async fn a_pop_with_nothing_says_why() {
         let body = json!({"prompt": "p", "models": [model], "params": params});
         assert_eq!(post(&app, ASYNC, body).await.0, StatusCode::ACCEPTED);
     };
-    // What is so long is paid for before.
+    // Long requests need kudos first.
     app.enrich(Kudos(100_000)).await;
     of("another", json!({})).await;
     of("tiny", json!({"max_length": 600})).await;

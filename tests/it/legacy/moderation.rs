@@ -15,7 +15,7 @@ use crate::support::app::{App, request};
 use crate::support::puppet::{Puppet, done, started, text};
 
 const FILTERS: &str = "/api/v2/filters";
-/// What a worker's socket begins with.
+/// Headers of a worker's socket request.
 const UPGRADE: [(&str, &str); 4] = [
     ("connection", "Upgrade"),
     ("upgrade", "websocket"),
@@ -371,7 +371,7 @@ async fn a_moderator_cannot_block_the_internet_loopback_or_their_own_address() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     let (status, _) = from(&app, "198.51.100.7", &moderator, ADDRESSES, &own).await;
     assert_eq!(status, StatusCode::OK);
-    // What an earlier version has blocked can be named all the same.
+    // Blocks of an earlier version can be deleted anyway.
     for address in ["::1", "0.0.0.0/0"] {
         let body = json!({"ipaddr": address});
         let (status, _) = call(&app, Method::DELETE, ADDRESSES, body).await;
@@ -470,7 +470,7 @@ async fn a_workers_address_is_kept_out_for_a_day_or_as_many_as_are_named() {
     assert!(popped["id"].is_null());
     let id = worker_id(&app).await;
     let path = format!("/api/v2/operations/block_worker_ipaddr/{id}");
-    // Where it comes from is written down without anybody waiting for it.
+    // The address is stored asynchronously.
     eventually("the worker's address", async || {
         match put(&app, &path, Value::Null).await {
             (StatusCode::OK, _) => Ok(()),
@@ -558,7 +558,7 @@ async fn a_flagged_account_and_a_marked_model_get_no_words_of_the_young() {
     assert_eq!(served(&plain, "tiny").await, "a adult");
     assert_eq!(served(&plain, "tiny-alias").await, "a adult");
     assert_eq!(served(&plain, "other").await, "a k\u{200b}id");
-    // What is for any model may go to this one.
+    // Requests for any model may use this one.
     let body = json!({"prompt": "a kid", "models": []});
     call_as(&app, &plain, Method::POST, ASYNC, body).await;
     assert_eq!(pop(&app, "w1").await["payload"]["prompt"], "a adult");
@@ -570,7 +570,7 @@ async fn a_flagged_account_and_a_marked_model_get_no_words_of_the_young() {
         (status, &answer["rc"]),
         (StatusCode::BAD_REQUEST, &json!("CorruptPrompt"))
     );
-    // Nobody is kept out for it.
+    // Users are not blocked for it.
     let body = json!({"prompt": "p"});
     let (status, _) = call_as(&app, &plain, Method::POST, ASYNC, body).await;
     assert_eq!(status, StatusCode::ACCEPTED);
@@ -624,7 +624,7 @@ async fn chats_are_held_against_the_filters_too_wherever_they_say_it() {
             "{nth}: {refused}"
         );
         assert!(!error.to_string().contains("dark"), "{error}");
-        // As after every suspicious prompt; what a model said is nobody's fault.
+        // Every suspicious prompt blocks; a suspicious reply of a model does not.
         let again = async { ask(&address, chat(&["a hat"])).await.0 };
         let expected = if is_blamed {
             StatusCode::FORBIDDEN

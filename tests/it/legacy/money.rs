@@ -15,7 +15,7 @@ const TRANSFER: &str = "/api/v2/kudos/transfer";
 const AWARD: &str = "/api/v2/kudos/award";
 const KEYS: &str = "/api/v2/sharedkeys";
 
-/// Somebody with an account.
+/// A user with an account.
 pub struct Person {
     pub account: AccountId,
     pub key: String,
@@ -39,7 +39,7 @@ impl Person {
         format!("somebody#{}", self.account.0)
     }
 
-    /// Has exactly so many kudos more than nobody may give away.
+    /// Gives the user exactly this many kudos above the amount that may not be transferred.
     pub async fn can_give(&self, app: &App, kudos: i64) {
         let has = app.store.spendable(self.account).await.unwrap();
         let missing = Kudos(kudos * 1000 - has.0);
@@ -225,7 +225,7 @@ async fn a_transfer_is_refused_in_the_order_that_clients_know() {
         "BadRequest",
     );
     assert_eq!(give(&app, &alice, &bob.alias(), 5).await.0, StatusCode::OK);
-    // What has just come is not sent back.
+    // Kudos just received may not be sent back.
     refused(
         &give(&app, &bob, &alice.alias(), 5).await,
         400,
@@ -302,7 +302,7 @@ async fn a_thousand_parallel_transfers_of_the_last_kudos_give_them_away_once() {
     assert_eq!((sums.wrong_jobs, sums.wrong_balances), (0, 0));
 }
 
-/// What somebody's kudos come from and go to, as the user sees it.
+/// The details of a user's kudos, as shown to the user.
 async fn details(app: &App, person: &Person) -> Value {
     let user = call(
         app,
@@ -395,7 +395,7 @@ async fn a_shared_key_is_made_looked_at_changed_and_taken_back() {
     });
     assert_eq!(key, expected);
     let path = format!("{KEYS}/{id}");
-    // Whoever knows it may look.
+    // Any holder of the key may read it.
     let (status, shown) = call_with(&app, &[], Method::GET, &path, Value::Null).await;
     assert_eq!((status, &shown), (StatusCode::OK, &expected));
     let change = json!({"kudos": -1, "expiry": 2, "name": "class", "max_text_tokens": 80});
@@ -410,7 +410,7 @@ async fn a_shared_key_is_made_looked_at_changed_and_taken_back() {
         (&json!(80), &json!(-1))
     );
     assert!(changed["expiry"].as_str().unwrap().ends_with("-0000"));
-    // What is not sent stays, and -1 days are for ever.
+    // Omitted fields are unchanged, and -1 days means no expiry.
     let (_, changed) = call(
         &app,
         &alice.key,
@@ -502,7 +502,7 @@ async fn kudos_sent_to_a_shared_key_are_its_owners_and_its_to_spend() {
     let path = format!("{KEYS}/{id}");
     let (_, key) = call_with(&app, &[], Method::GET, &path, Value::Null).await;
     assert_eq!(key["kudos"], 35);
-    // What was refused adds nothing.
+    // Refused transfers do not count.
     refused(
         &give(&app, &alice, id, 71).await,
         400,

@@ -35,7 +35,7 @@ use super::super::support::boss::{
 use super::super::support::rig::{Board, read_all};
 use super::{ask, images, until};
 
-/// What the model is called where workers poll.
+/// The model's AI Horde name.
 const NAME: &str = "koboldcpp/Tiny";
 
 pub async fn open(router: Router, tasks: &Tasks) -> SocketAddr {
@@ -483,7 +483,7 @@ async fn a_coordinator_that_does_not_know_the_key_is_left_for_good() {
 /// What comes next, by the last part of the path; of forms by the last two.
 type Answers = Mutex<BTreeMap<&'static str, Vec<(u16, Value)>>>;
 
-/// A coordinator that says what it is told to, and tells what it hears.
+/// A coordinator with scripted replies that records requests.
 struct Script {
     address: SocketAddr,
     answers: Arc<Answers>,

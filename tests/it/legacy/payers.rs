@@ -1,4 +1,4 @@
-//! Who pays for a request, and what is kept of their kudos until it has ended.
+//! Payment of requests: payers, and kudos holds until the end of a request.
 
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
@@ -14,7 +14,7 @@ use crate::support::app::App;
 
 const KEYS: &str = "/api/v2/sharedkeys";
 const DRAW: &str = "/api/v2/generate";
-/// A shared key of somebody.
+/// Creates a shared key of this user.
 async fn shared_key(app: &App, owner: &Person, body: Value) -> String {
     let (status, key) = call_as(app, &owner.key, Method::PUT, KEYS, body).await;
     assert_eq!(status, StatusCode::OK, "{key}");
@@ -55,7 +55,7 @@ async fn pop_image(app: &App) -> Value {
     popped
 }
 
-/// Those who have no key may ask as well.
+/// An app that allows anonymous requests.
 async fn open_to_all(settings: DoorSettings) -> App {
     App::with(DoorSettings {
         anonymous: true,
@@ -146,7 +146,7 @@ async fn a_shared_key_is_refused_where_it_cannot_pay() {
     let poor = shared_key(&app, &alice, json!({"kudos": 1})).await;
     let small = shared_key(&app, &alice, json!({"max_text_tokens": 20})).await;
     refused(&ask(&app, &empty, json!({})).await, 403, "SharedKeyEmpty");
-    // Nobody asks as anonymous here.
+    // Anonymous requests are disabled here.
     let downgraded = json!({"allow_downgrade": true});
     refused(
         &ask(&app, &empty, downgraded.clone()).await,
@@ -239,7 +239,7 @@ async fn a_long_text_is_paid_for_before_and_what_was_kept_is_given_back() {
     let id = accepted(ask(&app, &alice.key, long.clone()).await);
     // 47.6 are kept, and one is charged at once.
     assert_eq!(alice.left(&app).await, 11);
-    // It can neither be kept twice nor given away.
+    // The held kudos can neither be held again nor transferred.
     refused(
         &ask(&app, &alice.key, long.clone()).await,
         403,
@@ -288,7 +288,7 @@ async fn a_heavy_image_is_paid_for_before_and_what_was_kept_is_given_back() {
         "KudosUpfront",
     );
     assert_eq!(app.board.overview().queued, 0);
-    // What everybody may have needs nothing before.
+    // Requests that are free for all need no hold.
     let modest = json!({"params": {"steps": 40, "width": 1024, "height": 1024}});
     let id = accepted(draw(&app, &alice.key, modest).await);
     let cancel = async |id: &str| {
@@ -312,7 +312,7 @@ async fn a_heavy_image_is_paid_for_before_and_what_was_kept_is_given_back() {
     cancel(&id).await;
     nothing_is_held(&app, alice.account).await;
     assert_eq!(alice.left(&app).await, 19);
-    // What is refused for another reason keeps nothing either.
+    // Requests refused for other reasons hold nothing either.
     let broken = json!({"source_image": "no image at all"});
     assert_eq!(
         draw(&app, &alice.key, broken).await.0,
@@ -391,7 +391,7 @@ async fn who_takes_less_for_too_few_kudos_gets_a_smaller_image_with_fewer_steps(
     );
     assert_eq!(payload["ddim_steps"], 20);
     assert_eq!(app.store.held(alice.account).await.unwrap(), Kudos(0));
-    // One that has its way with the steps cannot be made to take fewer.
+    // A request with an adaptive sampler cannot be downgraded to fewer steps.
     let control = json!({"sampler_name": "k_dpm_adaptive", "control_type": "canny"});
     let mut adaptive = large(control);
     adaptive["source_image"] = json!(super::images::PNG);
@@ -404,7 +404,7 @@ async fn of_many_heavy_images_at_once_as_many_are_kept_for_as_there_are_kudos() 
     let alice = Person::new(&app, "alice", Roles::USER).await;
     alice.can_give(&app, 60).await;
     let many = (0..20).map(|_| draw(&app, &alice.key, json!({"allow_downgrade": true})));
-    // Nobody is refused: whose kudos went to another takes less.
+    // All are accepted: those without enough kudos are downgraded.
     join_all(many)
         .await
         .into_iter()
@@ -450,7 +450,7 @@ async fn what_a_request_costs_at_once_is_charged_when_it_is_accepted() {
     let path = format!("{DRAW}/check/{id}");
     let (_, check) = call_as(&app, "", Method::GET, &path, Value::Null).await;
     assert_eq!(check["kudos"], 1.0, "{check}");
-    // What is refused, or only estimated, costs nothing.
+    // Refused requests and dry runs are free.
     let dry = json!({"dry_run": true});
     assert_eq!(draw(&app, &alice.key, dry).await.0, StatusCode::OK);
     refused(
@@ -543,7 +543,7 @@ async fn of_many_at_once_as_many_are_taken_as_a_shared_key_can_pay_for() {
         refused(other, 403, "SharedKeyInsufficientKudos");
     }
     assert_eq!(app.store.holding().await.unwrap().len(), 3);
-    // Who takes less waits behind the others, and what is left is kept.
+    // Downgraded requests queue behind the others, and the rest stays held.
     let downgraded = json!({"allow_downgrade": true});
     let last = ask(&app, &key, downgraded.clone()).await;
     assert_eq!(app.store.holding().await.unwrap().len(), 4);
@@ -592,7 +592,7 @@ async fn a_worker_that_wants_kudos_first_serves_those_who_have_them_above_their_
         person.can_give(&app, kudos).await;
         accepted(ask(&app, &person.key, json!({})).await);
     };
-    // Her start is what nobody may give away, and it would pay for this.
+    // Her initial kudos may not be transferred, although they would suffice.
     with("alice", 0, Roles::USER).await;
     let popped = pop().await;
     let told = (&popped["id"], &popped["skipped"]["kudos"]);

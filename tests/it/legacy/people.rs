@@ -307,7 +307,7 @@ async fn users_are_listed_25_a_page_the_richest_or_the_oldest_first() {
     let richest = page("").await;
     assert_eq!((richest.len(), &richest[0]["kudos"]), (25, &json!(127.0)));
     assert_eq!(richest[0]["contact"], json!(null));
-    // Those, the administrator of the service and the anonymous.
+    // The remaining users, the administrator of the service and the anonymous one.
     let rest = page("?page=2").await;
     assert_eq!((rest.len(), &rest[0]["kudos"]), (5, &json!(102.0)));
     let oldest = page("?sort=age&page=1").await;

@@ -78,14 +78,14 @@ impl<'ast> Visit<'ast> for Values {
         }
     }
 
-    /// Those that hold expressions: a body is written in another language, unless it is one value.
+    /// Only macros with expressions: a body has another syntax, unless it is a single value.
     fn visit_macro(&mut self, called: &'ast Macro) {
         let expressions = called.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated);
         if called.path.is_ident("assert_ne") {
             return;
         }
         for expression in expressions.into_iter().flatten() {
-            // What is parsed here does not live as long as the file.
+            // Expressions parsed here have a shorter lifetime than the file.
             let mut inside = Values::default();
             inside.visit_expr(&expression);
             self.texts.append(&mut inside.texts);

@@ -1,4 +1,4 @@
-//! A raid: what strangers from addresses that hide them are refused, and what nobody is told.
+//! A raid: refusals for strangers behind proxies, and silent effects.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};

@@ -23,14 +23,14 @@ async fn user(app: &App, key: &str) -> String {
     format!("/api/v2/users/{}", found["id"])
 }
 
-/// The path of what was made.
+/// Creates a resource and returns its path.
 async fn made(app: &App, key: &str, path: &str, body: Value) -> String {
     let (status, made) = call_as(app, key, Method::POST, path, body).await;
     assert_eq!(status, StatusCode::OK, "{path}: {made}");
     format!("{path}/{}", made["id"].as_str().unwrap())
 }
 
-/// What a user of this key has, with a change of each.
+/// The resources of this key's user, with a change of each.
 async fn belongings(app: &App, key: &str, name: &str) -> Vec<(Method, String, Value)> {
     let (status, popped) = call_as(app, key, Method::POST, POP, worker(name)).await;
     assert_eq!(status, StatusCode::OK, "{popped}");

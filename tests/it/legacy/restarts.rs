@@ -12,7 +12,7 @@ use crate::support::app::{App, request};
 const DRAW: &str = "/api/v2/generate/pop";
 const LOOK: &str = "/api/v2/interrogate/pop";
 
-/// Workers of the same owner that have nothing in hand, and come for what nobody asks for.
+/// Pops by idle workers of the same owner, for models without requests.
 async fn others_come(app: &App) {
     let painter =
         json!({"name": "painter", "models": ["other"], "bridge_agent": "somebody:1:test"});

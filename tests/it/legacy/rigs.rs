@@ -1,4 +1,4 @@
-//! Workers as people see them, and what is decided about them.
+//! Public information about workers, and moderation of them.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn what_a_worker_has_done_is_counted() {
     let id = ask(&app, json!({"n": 2})).await;
     for _ in 0..2 {
         let popped = pop(&app, "w1").await;
-        // What is brought at once says nothing about a speed.
+        // Results without delay are not used to measure speed.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(
             submit(&app, &popped["id"], "some text").await.0,
@@ -280,7 +280,7 @@ async fn pop_of(app: &App, key: &str, name: &str, model: &str) -> Value {
     popped
 }
 
-/// Somebody of this account brings what it was given.
+/// A worker of this account submits its job.
 async fn bring(app: &App, key: &str, id: &Value) -> StatusCode {
     let body = json!({"id": id, "generation": "a text", "seed": 1});
     call_as(app, key, Method::POST, super::SUBMIT, body).await.0
@@ -306,8 +306,8 @@ async fn what_a_paused_worker_brings_to_a_coordinator_that_began_anew_is_not_tak
     assert!(pop(&app, "w2").await["id"].is_string());
 }
 
-/// A worker of an account has a text out that somebody asked for by this key, and another one is paused; the next
-/// process has seen the paused one only.
+/// A worker of an account has a running text of this key's user, and another one is paused; the next process has seen
+/// only the paused one.
 async fn beside_a_paused_one(app: App, mine: &str, asks: &str, name: &str) -> (App, String, Value) {
     let body = json!({"prompt": "Once upon", "models": ["tiny"]});
     let (status, asked) = call_as(&app, asks, Method::POST, super::ASYNC, body).await;

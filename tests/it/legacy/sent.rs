@@ -1,4 +1,4 @@
-//! What was asked for, given back to whoever has asked for it.
+//! Requests as returned to their clients.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
@@ -39,7 +39,7 @@ async fn given_back(app: &App, key: &str, path: &str, id: &str) -> Value {
     sent
 }
 
-/// Whether all that was asked for stands in what is given back.
+/// Whether the reply contains the whole request.
 #[track_caller]
 fn holds(sent: &Value, asked: &Value) {
     for (name, value) in asked.as_object().unwrap() {

@@ -103,7 +103,7 @@ async fn a_maintenance_switch_during_a_pop() {
     let (status, refused) = post(&app, ASYNC, body.clone()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused["rc"], "MaintenanceMode");
-    // Workers go on, with what they have and with what waits.
+    // Workers continue with running and waiting jobs.
     assert_ne!(second["id"], Value::Null, "{second}");
     for (request, job) in [(&before, &popped["id"]), (&waiting, &second["id"])] {
         let (status, submitted) = submit(&app, job, "a text").await;
@@ -521,7 +521,7 @@ async fn a_path_that_cannot_be_read_names_nothing() {
     let mut walked = 0;
     for route in ROUTES {
         let has_part = route.path.ends_with('}') && route.path.matches('{').count() == 1;
-        // No list holds such a model, and what is no address is said to be none.
+        // No list has such a model, and invalid addresses are refused as such.
         let is_looked_up = !["/api/v2/status/models/", "/api/v2/operations/ipaddr/"]
             .iter()
             .any(|other| route.path.starts_with(other));
@@ -673,11 +673,11 @@ async fn a_service_that_shows_its_passkey_says_for_whom_it_asks() {
         let too_many = |answer: &&Answer| answer.status == StatusCode::TOO_MANY_REQUESTS;
         answers.iter().filter(too_many).count()
     };
-    // A passkey of nobody is left aside: all of them are the proxy itself.
+    // An unknown passkey is ignored: all users share the proxy's address.
     assert!(refused(&"A".repeat(22)).await > 0);
     // The right one is known within seconds; each client then is counted by itself.
     eventually("the passkey", async || refused(passkey).await == 0).await;
-    // So it is where chats are asked for: who is kept out there is one client, and not all of them.
+    // The same for chats: a block applies to one client, and not to all of them.
     let out = json!({"ipaddr": "203.0.113.9", "hours": 1});
     let (status, _) = post(&app, "/api/v2/operations/ipaddr", out).await;
     assert_eq!(status, StatusCode::OK);

@@ -126,7 +126,7 @@ async fn a_mask_does_not_hold_a_stream_back() {
     let headers = [LISTENS, ("x-fields", "done")];
     let path = format!("{STATUS}/{id}");
     let listening = app.send(request(Method::GET, &path, &headers, Body::empty()));
-    // Nobody has written anything yet.
+    // The text is still empty.
     let answer = timeout(PATIENCE, listening).await.unwrap();
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
 }

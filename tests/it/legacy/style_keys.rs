@@ -27,7 +27,7 @@ async fn key_of(app: &App, owner: &Person, body: Value) -> String {
     key["id"].as_str().unwrap().to_owned()
 }
 
-/// As whoever has this key is shown it; nobody has an empty one.
+/// The style as shown to this key; an empty key is none.
 async fn shown(app: &App, key: &str, path: &str) -> Value {
     let (status, shown) = call_as(app, key, Method::GET, path, Value::Null).await;
     assert_eq!(status, StatusCode::OK, "{path}");
@@ -67,7 +67,7 @@ async fn what_is_made_with_a_style_its_author_pays_and_the_key() {
     })
     .await;
     let (alice, bob) = (author(&app, "alice").await, author(&app, "bob").await);
-    // The limits of a key do not hold for what the key's owner has written.
+    // Limits of a key do not apply to the styles of its own user.
     let limited = json!({"kudos": 50, "max_text_tokens": 16});
     let key = key_of(&app, &alice, limited).await;
     let (status, made) = make(&app, &alice, "letters", &key).await;
@@ -181,7 +181,7 @@ async fn only_a_good_key_of_its_author_pays_for_a_style() {
     );
     let listed = shown(&app, &alice.key, IMAGE).await;
     assert_eq!(listed, json!([style]));
-    // Whoever knows a key may spend it.
+    // Any holder of a key may spend it.
     let order = KeyOrder {
         scopes: Scopes::WORKER_CONNECT,
         ..KeyOrder::default()

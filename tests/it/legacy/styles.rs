@@ -1,4 +1,4 @@
-//! Styles and collections, from who may make them to what a worker is given.
+//! Styles and collections, from the permission to create them to the worker's request.
 
 use axum::http::{Method, StatusCode};
 use muster::coordinator::accounts::{Roles, Scopes};
@@ -23,7 +23,7 @@ async fn read(app: &App, path: &str) -> (StatusCode, Value) {
     (answer.status, answer.json().await)
 }
 
-/// What was made, by its id.
+/// Creates a style and returns its id.
 async fn make(app: &App, key: &str, path: &str, body: Value) -> String {
     let (status, answer) = call_as(app, key, Method::POST, path, body).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
@@ -74,7 +74,7 @@ async fn a_style_is_made_shown_changed_and_deleted() {
         (&shown["public"], &shown["use_count"]),
         (&json!(true), &json!(0))
     );
-    // Only what is sent changes: the public service resets the rest.
+    // Omitted fields are unchanged: the public service resets them.
     let patch = json!({"public": false, "tags": ["old"]});
     let (status, _) = call_as(&app, &key, Method::PATCH, &path, patch).await;
     assert_eq!(status, StatusCode::OK);
@@ -199,7 +199,7 @@ async fn what_is_wrong_with_a_style_is_said_by_its_code() {
         "MissingFullSamplerOrder",
     )
     .await;
-    // Somebody else's name is free.
+    // Names of other users' styles are free.
     let other = app.account_with(Roles::TRUSTED, Scopes::ALL).await;
     make_image(&app, &other, "taken").await;
     let (status, invalid) = call_as(&app, &key, Method::POST, IMAGE, json!({"name": 5})).await;
@@ -504,7 +504,7 @@ async fn a_style_makes_the_request_and_its_owner_is_paid_once() {
         assert_eq!(popped["ids"].as_array().unwrap().len(), 2);
         assert!(payload.get("top_k").is_none() || payload["top_k"].is_null());
     }
-    // Its own owner uses it for nothing, and what is refused is no use.
+    // The owner's own uses are free, and refused requests are no uses.
     let (status, _) = ask(&key, json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED);
     for (change, status, rc) in [
@@ -527,7 +527,7 @@ async fn a_style_makes_the_request_and_its_owner_is_paid_once() {
     assert_eq!(collection["use_count"], 1);
     let kudos = |user: &Value| user["kudos"].as_f64().unwrap();
     let (paying, paid) = (user(&app, &app.key).await, user(&app, &key).await);
-    // Each request costs one at once, with somebody else's style three.
+    // Each request costs one kudos at once, three with another user's style.
     assert_eq!(kudos(&paid), kudos(&owner) + 8.0 - 1.0);
     assert_eq!(paid["kudos_details"]["styled"], 8.0);
     assert_eq!(paid["records"]["style"]["text"], 5);

@@ -1,4 +1,4 @@
-//! What is held against users and workers, and what comes of it.
+//! Suspicion of users and workers, and its effects.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
@@ -52,7 +52,7 @@ async fn change_user(app: &App, key: &str, id: &Value, change: Value) -> (Status
     .await
 }
 
-/// What is held against somebody is written down beside the request that it came with, and nobody is told when.
+/// Suspicion is stored asynchronously after the request.
 async fn until(is_so: impl AsyncFn() -> bool) {
     eventually("the suspicion to be written down", is_so).await;
 }

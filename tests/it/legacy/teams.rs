@@ -1,4 +1,4 @@
-//! Teams of workers: who makes and changes them, who is in them, and what is counted for them.
+//! Teams of workers: creation and changes, members, and statistics.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
@@ -22,7 +22,7 @@ fn trusted() -> Roles {
     Roles::USER.with(Roles::TRUSTED)
 }
 
-/// Its path.
+/// Creates a team and returns its path.
 async fn team(app: &App, key: &str, name: &str) -> String {
     let body = json!({"name": name, "info": "we draw"});
     let (status, made) = call_as(app, key, Method::POST, TEAMS, body).await;
@@ -219,14 +219,14 @@ async fn what_a_worker_does_in_a_team_stays_with_the_team() {
     images::draw_one(&app).await;
     assert_eq!(sums(&first).await, (json!(1), before.clone()));
     assert_eq!(sums(&second).await, (json!(1), before));
-    // Texts count for nobody's team.
+    // Texts count for no team.
     let id = super::ask(&app, json!({})).await;
     let popped = pop(&app, "writer").await;
     join(&app, "writer", &first).await;
     super::submit(&app, &popped["id"], "some text").await;
     super::until(&app, &id, |status| status["done"] == true).await;
     assert_eq!(sums(&first).await.0, json!(1));
-    // Nor what is done for a team that is no more.
+    // Results for a deleted team do not count either.
     call(&app, Method::DELETE, &second, Value::Null).await;
     let third = team(&app, &app.key, "third").await;
     join(&app, "artist", &third).await;

@@ -138,7 +138,7 @@ impl App {
         Self::on(folder, DoorSettings::default(), Some(known), spare, BASE).await
     }
 
-    /// What an ended process has left.
+    /// Stops the app, and keeps its folder and its key.
     async fn ended(self) -> (TempDir, (String, AccountId)) {
         let Self {
             router,
@@ -156,7 +156,7 @@ impl App {
             ..
         } = self;
         tasks.stopping().cancel();
-        // Some tasks go on for as long as somebody may ask them.
+        // Some tasks continue while they can be called.
         drop((router, board, accounts, workers));
         drop((media, moderation, requests, store));
         assert!(tasks.stop(PATIENCE).await, "a task did not end");
@@ -307,7 +307,7 @@ impl App {
         self.dial_from("127.0.0.1").await
     }
 
-    /// One that comes from this address.
+    /// A worker's connection from this address.
     pub async fn dial_from(&self, address: &str) -> Rig {
         let (near, far) = tokio::io::duplex(1 << 16);
         let (workers, moderation) = (self.workers.clone(), self.moderation.clone());

@@ -104,7 +104,7 @@ pub fn post_by(name: &str, way: Way) -> Post {
     }
 }
 
-/// A line that breaks when it is told to; what is dialled after that is whole again.
+/// A connection that can be cut; later connections work again.
 #[derive(Clone, Default)]
 pub struct Cable(Arc<Notify>);
 
@@ -156,7 +156,7 @@ impl Office {
         (Self { knocks }, dial)
     }
 
-    /// The next one who knocks, if anybody does.
+    /// The next connection, if any arrives.
     pub async fn knock(&mut self, within: Duration) -> Option<DuplexStream> {
         timeout(within, self.knocks.recv()).await.ok().flatten()
     }

@@ -11,10 +11,10 @@ use serde_json::Value;
 const ELSEWHERE: [(&str, u16); 4] = [
     // A shared key that is shown.
     ("InvalidAPIKey", 404),
-    // One that is to pay for a style, or is given kudos.
+    // A shared key that has to pay for a style, or receives kudos.
     ("SharedKeyEmpty", 400),
     ("SharedKeyExpired", 400),
-    // Kudos from or to somebody who leaves.
+    // Kudos from or to a user who is being deleted.
     ("DeletedUser", 400),
 ];
 
@@ -22,7 +22,7 @@ static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../src/protocol/legacy/schemas.json")).unwrap()
 });
 
-/// Panics unless the reply is what the contract says.
+/// Panics unless the reply fits the contract.
 pub fn assert_fits(name: &str, reply: &Value) {
     let mut wrong = Vec::new();
     check(&CONTRACT, named(name), reply, name, &mut wrong);

@@ -38,8 +38,8 @@ impl Expected {
         })
     }
 
-    /// What is documented of a reply. Nothing where a check comes before the handler of a route that is not
-    /// implemented, and where the routes of development mode do not exist.
+    /// The documented response. `None` if a check precedes the handler of a route that is not implemented, and if the
+    /// routes of development mode do not exist.
     fn response(&self, status: StatusCode) -> Option<&'static Value> {
         let is_refused = status.is_client_error();
         let is_unbuilt = self.operation["x-not-implemented"] == true;

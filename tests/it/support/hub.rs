@@ -1,6 +1,6 @@
-//! A server that behaves like the hub, and like the second host that large files come from.
+//! A server that behaves like the hub, and like the second host of large files.
 //!
-//! It runs on a thread of its own, on ports of its own, and misbehaves as it is told.
+//! The server runs on a separate thread, on separate ports, and fails on demand.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -218,7 +218,7 @@ impl FakeHub {
         self
     }
 
-    /// The next requests for what a file is go like this.
+    /// Faults of the next metadata requests.
     pub fn on_questions(&self, faults: impl IntoIterator<Item = Fault>) -> &Self {
         self.inner().on_question.extend(faults);
         self
@@ -260,7 +260,7 @@ impl FakeHub {
             .unwrap();
     }
 
-    /// Until nobody reads from us any more.
+    /// Waits until no client reads from the server.
     pub async fn until_alone(&self) {
         self.shared
             .open_bodies
@@ -428,7 +428,7 @@ impl Shared {
                 return None;
             }
             if cut == 0 {
-                // What was sent shall arrive before the connection breaks.
+                // Bytes already sent shall arrive before the connection breaks.
                 tokio::task::yield_now().await;
                 let broken = Err(io::Error::from(io::ErrorKind::ConnectionReset));
                 return Some((broken, (open, Bytes::new(), 0)));

@@ -1,5 +1,5 @@
-//! Machines made up in NVML's shape. Names, memory, power limits and compute capabilities are those of the cards'
-//! data sheets; what is free, drawn and hot is invented.
+//! Made-up machines in NVML's format. Names, memory, power limits and compute capabilities are those of the GPUs' data
+//! sheets; free memory, power and temperatures are invented.
 
 use muster::hardware::readings::{CardReading, NoDriver, Readings};
 use muster::hardware::{Cpu, CudaEnvironment, GpuProcess, Machine, Memory, assemble};

@@ -20,7 +20,7 @@ pub enum Mode {
     /// Ends in the middle of its text.
     Half,
     Status(u16),
-    /// Writes until nobody listens.
+    /// Writes until the client leaves.
     Endless,
     Silent,
     Calls,

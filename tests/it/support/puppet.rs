@@ -1,4 +1,4 @@
-//! A worker without a socket: it reads what it is told and says what its test wants.
+//! A worker without a socket: it records effects, and sends the frames of its test.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

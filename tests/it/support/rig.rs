@@ -36,7 +36,7 @@ pub struct Board {
     pub switchboard: Switchboard,
     pub workers: Workers,
     pub tasks: Tasks,
-    /// What was settled, in order.
+    /// Settled jobs, in order.
     pub settled: mpsc::Receiver<(Box<Facts>, Counted)>,
     /// A permit lets the store settle one job.
     pub store: Arc<Semaphore>,

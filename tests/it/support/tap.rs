@@ -1,5 +1,4 @@
-//! A coordinator's socket with somebody listening in: what a real worker and a real coordinator say to each other, frame
-//! by frame.
+//! A proxy of a coordinator's socket: records the frames between a real worker and a real coordinator.
 
 use std::sync::{Arc, Mutex};
 

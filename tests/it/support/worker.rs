@@ -13,7 +13,7 @@ pub struct Worker {
     input: Option<String>,
 }
 
-/// What a run left behind.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Run {
     pub code: i32,
@@ -21,7 +21,7 @@ pub struct Run {
     pub stderr: String,
 }
 
-/// `worker` with these arguments. Nothing it finds in the environment decides what it does.
+/// `worker` with these arguments, without influence of the environment.
 pub fn worker(arguments: &[&str]) -> Worker {
     let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
     command
@@ -69,7 +69,7 @@ impl Worker {
         self
     }
 
-    /// What it reads from standard input; nothing unless told.
+    /// Standard input; empty by default.
     pub fn input(mut self, text: &str) -> Self {
         self.input = Some(text.to_owned());
         self
@@ -93,7 +93,7 @@ impl Worker {
             .spawn()
             .unwrap();
         if let (Some(text), Some(mut stdin)) = (self.input, child.stdin.take()) {
-            // It may end without reading.
+            // The process may end without reading.
             let _ = stdin.write_all(text.as_bytes());
         }
         child.wait_with_output().unwrap().into()
@@ -111,14 +111,14 @@ impl From<Output> for Run {
 }
 
 impl Run {
-    /// It worked: what it wrote.
+    /// Checks success; returns the output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "it failed:\n{}", self.stderr);
         self.stdout
     }
 
-    /// It failed with this code, and said something like this on a line that starts with `error:`.
+    /// Checks the exit code, and a similar message on a line that starts with `error:`.
     #[track_caller]
     pub fn fails(self, code: i32, message: &str) -> String {
         assert_eq!(self.code, code, "stderr:\n{}", self.stderr);
