@@ -1,8 +1,8 @@
 //! Settlement in the store: jobs per second, waiting time of a job, and processor time.
 //!
 //! `cargo bench --bench settle` measures SQLite, and PostgreSQL when `MUSTER_TEST_POSTGRES` names a server. So many
-//! jobs are outstanding at once; the processor time is this process's, the server's own not included. `-- --rows
-//! 1000000` fills the store with so many settled jobs first.
+//! jobs are outstanding at once; the processor time is this process's, the server's own not included.
+//! `-- --rows 1000000` fills the store with so many settled jobs first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@ use candle_core::{Device, Result, Tensor, bail};
 
 use super::cpu;
 
-/// Each result row is a weighted sum of `each` rows of `x [rows, cols]`: the `i`-th has the rows and weights from `i *
-/// each`, added in this order.
+/// Each result row is a weighted sum of `each` rows of `x [rows, cols]`: the `i`-th has the rows and weights from
+/// `i * each`, added in this order.
 pub fn weighted_sums(x: &Tensor, rows: &[u32], weights: &[f32], each: usize) -> Result<Tensor> {
     let count = x.dim(0)?;
     if each == 0 || rows.len() != weights.len() || !rows.len().is_multiple_of(each) {

@@ -305,8 +305,8 @@ pub struct StateSpace {
 }
 
 impl StateSpace {
-    /// Maps `[tokens, values | keys | queries]` and the step of each value head to values `[tokens, value_heads *
-    /// value_dim]`.
+    /// Maps `[tokens, values | keys | queries]` and the step of each value head to values
+    /// `[tokens, value_heads * value_dim]`.
     pub fn forward(
         &self,
         inputs: &Tensor,
