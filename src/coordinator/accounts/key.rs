@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -92,12 +93,12 @@ impl Digest {
 
 /// 256 random bits.
 pub fn random_secret() -> String {
-    hex(&random::<32>())
+    HEXLOWER.encode(&random::<32>())
 }
 
 /// The public id of a key.
 pub fn random_public_id() -> String {
-    hex(&random::<6>())
+    HEXLOWER.encode(&random::<6>())
 }
 
 /// From the operating system. Panics if that fails, since nothing here would be safe without it.
@@ -107,13 +108,9 @@ pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     bytes
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::{JobPrice, MicroUsd};
@@ -147,8 +148,7 @@ impl PriceBook {
         }
         let text = format!("{:?} {:?}", self.models, self.aliases);
         let digest = Sha256::digest(text.as_bytes());
-        let start = digest.iter().take(6);
-        start.map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&digest[..6])
     }
 }
 

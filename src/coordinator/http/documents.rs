@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parking_lot::{Mutex, MutexGuard};
@@ -119,10 +120,7 @@ pub fn is_known<'a>(known: impl IntoIterator<Item = &'a HeaderValue>, tag: &str)
 /// One tag for both encodings.
 fn tag_of(body: &[u8]) -> String {
     let digest = Sha256::digest(body);
-    let hex: String = digest[..12]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex = HEXLOWER.encode(&digest[..12]);
     format!("W/\"{hex}\"")
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use url::form_urlencoded;
@@ -89,7 +90,7 @@ impl Signer {
     fn link(&self, key: Key, until: UnixMillis, what: Use) -> String {
         let until = until.0.div_euclid(1000);
         let signature = self.signed(key, until, what).finalize().into_bytes();
-        let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        let signature = HEXLOWER.encode(&signature);
         let most = match what {
             Use::Get => String::new(),
             Use::Put { most } => format!("&most={most}"),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -60,7 +61,7 @@ impl NodeSigner {
         let text = signed(millis, client, &self.build, request);
         let mac = self.mac.clone().chain_update(text.as_bytes());
         let tag = mac.finalize().into_bytes();
-        let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
+        let tag = HEXLOWER.encode(&tag);
         let value = format!("{millis} {client} {} {tag}", self.build);
         // Digits, an address, a version and digits are valid in a header.
         HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static(""))
@@ -76,7 +77,9 @@ impl NodeSigner {
         let age = wall_clock().0.abs_diff(millis);
         let text = signed(millis, client, build, request);
         let mac = self.mac.clone().chain_update(text.as_bytes());
-        let is_signed = mac.verify_slice(&bytes(tag)?).is_ok();
+        let is_signed = mac
+            .verify_slice(&HEXLOWER.decode(tag.as_bytes()).ok()?)
+            .is_ok();
         (is_signed && age <= MOST_AGE_MILLIS).then(|| NodeHeader {
             client,
             build: build.to_owned(),
@@ -88,12 +91,6 @@ fn signed(millis: i64, client: IpAddr, build: &str, request: &Request) -> String
     let path = request.uri().path_and_query();
     let path = path.map_or("/", |path| path.as_str());
     format!("{millis}\n{client}\n{build}\n{}\n{path}", request.method())
-}
-
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    let digits = hex.as_bytes().chunks(2);
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.map(pair).collect()
 }
 
 #[cfg(test)]

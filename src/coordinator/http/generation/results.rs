@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRef, RawQuery, State};
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::delivery::{ResultStore, unreadable};
@@ -156,7 +157,7 @@ async fn document_link(
     Ok(StoredMedia {
         url,
         key: key.to_string(),
-        sha256: Some(digest.iter().map(|byte| format!("{byte:02x}")).collect()),
+        sha256: Some(HEXLOWER.encode(&digest)),
         seed: None,
     })
 }

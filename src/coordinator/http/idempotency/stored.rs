@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::warn;
@@ -81,7 +82,7 @@ fn begun(expires_at: UnixMillis, now: UnixMillis) -> Instant {
 }
 
 fn digest_text((_, digest): ReplayKey) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest)
 }
 
 fn seal(key: &ByteSeal, reply: &StoredReply) -> Option<String> {
