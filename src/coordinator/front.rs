@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::DropGuard;
@@ -36,10 +37,9 @@ impl ClusterSettings {
     /// `shared` is the text of the settings that all coordinators should share.
     pub fn new(address: String, shared: &str) -> Self {
         let digest = Sha256::digest(shared);
-        let settings = digest[..8].iter().map(|byte| format!("{byte:02x}"));
         Self {
             address,
-            settings: settings.collect(),
+            settings: HEXLOWER.encode(&digest[..8]),
         }
     }
 }
@@ -115,7 +115,7 @@ impl Front {
             });
         }
         let secret = cluster_secret(secret, facts.secret_check)?;
-        let node = Node::new(&secret, &settings.settings, condition.clone(), tasks);
+        let node = Node::new(&secret, &settings.settings, tasks);
         let Serving { tls, connections } = serving;
         let household_limit = serve(listener, node.router(), tls, connections, tasks);
         node.exempt_nodes_from(household_limit.clone());
@@ -126,6 +126,10 @@ impl Front {
             settings,
             condition,
         }))
+    }
+
+    pub fn is_in_cluster(&self) -> bool {
+        matches!(self, Self::InCluster(_))
     }
 
     /// Another coordinator leads.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, NewKey, NoAdministrator, OpenError, SecretError, SecretSource};
@@ -197,7 +198,10 @@ impl Coordinator {
         };
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
-        let switchboard = Switchboard::led(leadership.clone(), settings.dispatch, books, tasks);
+        let mut switchboard = Switchboard::led(leadership.clone(), settings.dispatch, books, tasks);
+        if front.is_in_cluster() {
+            switchboard = switchboard.with_workers_by(Instant::now() + WORKERS_CONNECT);
+        }
         let gives_months = settings.doors.development.is_none();
         let shelves = Shelves {
             store,
@@ -430,6 +434,8 @@ pub async fn doors(
     })
 }
 
+/// In a cluster: time for the workers of the coordinator that led before to connect to this one.
+const WORKERS_CONNECT: Duration = Duration::from_secs(15);
 /// Time for settlements, ends of streams and close frames after the last job.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 

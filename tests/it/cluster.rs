@@ -287,6 +287,67 @@ async fn a_killed_leader_is_replaced_and_requests_at_the_others_wait_for_the_nex
     cluster.assert_settled(2).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
+    let server = Server::new();
+    let mut cluster = Cluster::start(&server, 3);
+    let _worker = cluster.nodes[1].worker(cluster.folder.path(), "at-the-second");
+    let both = |stream: bool| {
+        json!({
+            "model": "demo-text", "stream": stream, "seed": 11, "temperature": 1.2, "max_tokens": 500, "n": 2,
+            "stream_options": stream.then(|| json!({"include_usage": true})),
+            "logit_bias": { "1": -100, "2": -100, "3": -100 },
+            "messages": [{ "role": "user", "content": "Tell me two stories." }],
+        })
+    };
+    let leader = cluster.nodes.remove(0);
+    let [second, third] = &cluster.nodes[..] else {
+        unreachable!()
+    };
+    let expected = (leader.told(5), leader.reply(leader.chat(&both(false))));
+    let mut story = Stream::open(second.story(5, true));
+    let stories = third.chat(&both(true)).spawn().unwrap();
+    story.read_some();
+    eventually_blocking("three jobs to run", || {
+        curl(&["-s", &format!("{}/metrics", leader.url)]).contains("\nmuster_jobs_running 3")
+    });
+    drop(leader);
+    let (text, usage) = story.read_all();
+    assert_eq!(text, expected.0);
+    assert_eq!(usage["completion_tokens"].as_u64(), Some(700), "{usage}");
+    let told = String::from_utf8(stories.wait_with_output().unwrap().stdout).unwrap();
+    let mut texts = [String::new(), String::new()];
+    let mut usage = Value::Null;
+    for line in told.lines().filter(|line| line.starts_with("data: {")) {
+        let chunk: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
+        for choice in chunk["choices"].as_array().unwrap() {
+            let index = choice["index"].as_u64().unwrap();
+            texts[usize::try_from(index).unwrap()] +=
+                choice["delta"]["content"].as_str().unwrap_or_default();
+        }
+        if chunk["usage"].is_object() {
+            usage = chunk["usage"].clone();
+        }
+    }
+    assert!(told.trim_end().ends_with("data: [DONE]"), "{told}");
+    for (index, text) in texts.iter().enumerate() {
+        let whole = &expected.1["choices"][index]["message"]["content"];
+        assert_eq!(text, whole.as_str().unwrap(), "choice {index}");
+    }
+    assert_eq!(
+        usage["completion_tokens"],
+        expected.1["usage"]["completion_tokens"]
+    );
+    for (node, streams) in [(second, 1), (third, 1)] {
+        let metrics = curl(&["-s", &format!("{}/metrics", node.url)]);
+        let line = format!("muster_cluster_continued_streams_total {streams}\n");
+        // The next leader is one of them, and has the counter as well.
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    // Each job once, whichever coordinator ended it.
+    cluster.assert_settled(6).await;
+}
+
 #[test]
 fn what_is_no_cluster_is_refused_by_name() {
     let server = Server::new();

@@ -9,7 +9,7 @@ use super::Dispatcher;
 use super::clock::Mono;
 use super::effect::Effect;
 use super::fairness::{Priority, Standing, Weight, Work};
-use super::input::Submission;
+use super::input::{BegunOutput, Submission};
 use super::jobs::{Delivered, Entry, History, MOST_ATTEMPTS, State};
 use super::lanes::{LaneId, Need};
 use super::queue::Ticket;
@@ -23,22 +23,34 @@ impl Dispatcher {
         self.lane_for(job, Capabilities::default()).map(|_| ())
     }
 
-    pub(super) fn submit(&mut self, submission: Submission, out: &mut Vec<Effect>) {
+    /// `begun` has the output of the jobs that earlier coordinators began, in the order of the jobs.
+    pub(super) fn submit(
+        &mut self,
+        submission: Submission,
+        begun: &[BegunOutput],
+        out: &mut Vec<Effect>,
+    ) {
         let Some(first) = submission.jobs.first() else {
             return;
         };
         let request = first.request;
-        match self.admit(&submission) {
+        let mut delivered: Vec<Delivered> = begun.iter().map(|it| Delivered::of(it)).collect();
+        match self.admit(&submission, &delivered) {
             Ok(lanes) => {
                 out.push(Effect::Accepted { request });
-                self.enqueue(submission, &lanes);
+                delivered.resize_with(submission.jobs.len(), Delivered::default);
+                self.enqueue(submission, &lanes, delivered);
             }
             Err(refusal) => out.push(Effect::Refused { request, refusal }),
         }
     }
 
     /// The lanes of the jobs, in order.
-    fn admit(&mut self, submission: &Submission) -> Result<Vec<LaneId>, Refusal> {
+    fn admit(
+        &mut self,
+        submission: &Submission,
+        delivered: &[Delivered],
+    ) -> Result<Vec<LaneId>, Refusal> {
         if self.draining {
             return Err(Refusal::ShuttingDown);
         }
@@ -49,6 +61,11 @@ impl Dispatcher {
         if ids.len() < submission.jobs.len() || ids.iter().any(known) {
             return Err(Refusal::Duplicate);
         }
+        let goes_on = delivered.iter().any(|it| it.events > 0);
+        let also = match goes_on {
+            true => Capabilities::CONTINUE,
+            false => Capabilities::default(),
+        };
         let mut lanes: Vec<LaneId> = Vec::with_capacity(submission.jobs.len());
         let mut before: Option<&Job> = None;
         for job in &submission.jobs {
@@ -56,7 +73,7 @@ impl Dispatcher {
             let same = before.is_some_and(|before| needs_the_same(before, job));
             let lane = match lanes.last() {
                 Some(&lane) if same => lane,
-                _ => self.lane_or_wait(job)?,
+                _ => self.lane_or_wait(job, also)?,
             };
             lanes.push(lane);
             before = Some(job);
@@ -65,11 +82,9 @@ impl Dispatcher {
     }
 
     /// The lane of a job. A durable job may queue without an online worker, until one connects or the job expires.
-    fn lane_or_wait(&mut self, job: &Job) -> Result<LaneId, Refusal> {
-        match self.lane_for(job, Capabilities::default()) {
-            Err(Refusal::Unserved { .. }) if job.durable => {
-                Ok(self.lane_to_wait_in(job, Capabilities::default()))
-            }
+    fn lane_or_wait(&mut self, job: &Job, also: Capabilities) -> Result<LaneId, Refusal> {
+        match self.lane_for(job, also) {
+            Err(Refusal::Unserved { .. }) if job.durable => Ok(self.lane_to_wait_in(job, also)),
             Ok(lane) if !job.durable => {
                 self.check_pause(lane, job)?;
                 Ok(lane)
@@ -170,10 +185,12 @@ impl Dispatcher {
         Ok(lane)
     }
 
-    fn enqueue(&mut self, submission: Submission, lanes: &[LaneId]) {
+    fn enqueue(&mut self, submission: Submission, lanes: &[LaneId], delivered: Vec<Delivered>) {
         let siblings: Arc<[JobId]> = submission.jobs.iter().map(|job| job.id).collect();
-        for (job, &lane) in submission.jobs.into_iter().zip(lanes) {
-            let entry = self.new_entry(job, submission.standing, lane, siblings.clone());
+        let jobs = submission.jobs.into_iter().zip(lanes).zip(delivered);
+        for ((job, &lane), delivered) in jobs {
+            let mut entry = self.new_entry(job, submission.standing, lane, siblings.clone());
+            entry.delivered = delivered;
             self.queue.push(lane, entry.ticket);
             self.timers.set(Alarm::Job(entry.job.id), entry.gives_up());
             *self.open.entry(entry.job.account).or_default() += 1;

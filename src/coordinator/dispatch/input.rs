@@ -20,6 +20,8 @@ pub struct SessionId(pub u64);
 pub enum Input {
     // From a client.
     Submit(Submission),
+    /// A request of a coordinator that led before, whose client has a part of its output.
+    Continue(Submission, Vec<BegunOutput>),
     /// The client cancelled, or disconnected.
     Cancel {
         job: JobId,
@@ -122,6 +124,9 @@ pub struct Submission {
     pub jobs: Vec<Arc<Job>>,
     pub standing: Standing,
 }
+
+/// Events that the client of a job received from an earlier coordinator, in order.
+pub type BegunOutput = Vec<Event>;
 
 /// A worker's registration, after authentication.
 #[derive(Debug, Clone)]

@@ -270,6 +270,15 @@ impl Entry {
 }
 
 impl Delivered {
+    /// Output that the client received from an earlier coordinator.
+    pub fn of(events: &[Event]) -> Self {
+        let mut delivered = Self::default();
+        for event in events {
+            delivered.admit(event, true);
+        }
+        delivered
+    }
+
     /// Records an event before it is relayed. False if the client already has it from an earlier attempt.
     pub fn admit(&mut self, event: &Event, tells_tokens: bool) -> bool {
         self.weight = self.weight.saturating_add(weight(event));

@@ -71,8 +71,8 @@ pub use effect::{
 };
 pub use fairness::{Priority, Standing};
 pub use input::{
-    Claim, Extensions, Frame, Input, Limits, ModelReport, Offering, Registration, Report, Resume,
-    Said, ServedModel, SessionId, Submission, Terms,
+    BegunOutput, Claim, Extensions, Frame, Input, Limits, ModelReport, Offering, Registration,
+    Report, Resume, Said, ServedModel, SessionId, Submission, Terms,
 };
 pub use jobs::MOST_ATTEMPTS;
 pub use online::{OnlineModel, OnlineWorker};
@@ -235,7 +235,8 @@ impl Dispatcher {
 
     fn apply(&mut self, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Submit(submission) => self.submit(submission, out),
+            Input::Submit(submission) => self.submit(submission, &[], out),
+            Input::Continue(submission, begun) => self.submit(submission, &begun, out),
             Input::Cancel { job } => self.cancel(job, out),
             Input::EndAccount { account, failure } => self.end_account(account, &failure, out),
             Input::SlowClient { job } => self.drop_slow_client(job, out),

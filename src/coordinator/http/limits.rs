@@ -18,6 +18,7 @@ use muster_protocol::job::FailureKind;
 
 use super::auth::Admitted;
 use super::body;
+use super::journal::JournaledRequest;
 
 #[derive(Debug)]
 pub struct Limits {
@@ -57,6 +58,11 @@ pub async fn count(
     request: Request,
     next: Next,
 ) -> Response {
+    let journaled = request.extensions().get::<JournaledRequest>();
+    if journaled.is_some_and(|it| it.continues.is_some()) {
+        // The coordinator that began the reply counted it.
+        return next.run(request).await;
+    }
     let Some(tally) = limits.ask(caller.key, Instant::now()) else {
         return next.run(request).await;
     };

@@ -51,6 +51,7 @@ fn put_node(page: &mut String, node: &NodeFigures) {
     put(page, "gauge", ("muster_cluster_epoch", "Number of the election that the leader won; 0 without a leader.", node.epoch.try_into().unwrap_or(0)));
     put(page, "counter", ("muster_cluster_forwarded_total", "Requests passed on to the leader and answered.", node.forwarded));
     put(page, "counter", ("muster_cluster_forward_failures_total", "Attempts to pass a request on that failed.", node.failed));
+    put(page, "counter", ("muster_cluster_continued_streams_total", "Streamed texts that went on at another leader.", node.continued));
     put(page, "counter", ("muster_cluster_forged_total", "Requests refused because their header of a coordinator is not signed.", node.forged));
 }
 

@@ -47,6 +47,7 @@ mod generation;
 mod health;
 mod idempotency;
 mod jobs;
+mod journal;
 mod legacy;
 mod limits;
 mod mcp;

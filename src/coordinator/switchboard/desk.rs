@@ -24,8 +24,8 @@ use super::sessions::{Card, Sessions};
 use super::stream::JobStream;
 use super::{Drained, Shared};
 use crate::dispatch::{
-    Dispatcher, Effect, Input, Limits, Mono, Now, Outcome, Outlook, Refusal, Registration,
-    Settings, Submission,
+    BegunOutput, Dispatcher, Effect, Input, Limits, Mono, Now, Outcome, Outlook, Refusal,
+    Registration, Settings, Submission,
 };
 use crate::leadership::Leadership;
 use crate::metering::{Counted, Meter};
@@ -43,6 +43,8 @@ pub type Answer = oneshot::Sender<Result<Vec<JobStream>, Refusal>>;
 pub enum Message {
     Submit {
         submission: Submission,
+        /// Output of an earlier coordinator, for each job; empty for a new request.
+        begun: Vec<BegunOutput>,
         answer: Answer,
     },
     Check {
@@ -137,6 +139,7 @@ pub struct Desk {
 #[derive(Debug)]
 pub struct Entering {
     pub jobs: Vec<Arc<Job>>,
+    pub begun: Vec<BegunOutput>,
     pub answer: Answer,
 }
 
@@ -266,10 +269,20 @@ impl Desk {
 
     fn take_in(&mut self, message: Message) {
         match message {
-            Message::Submit { submission, answer } => {
-                let jobs = submission.jobs.clone();
-                self.entering = Some(Entering { jobs, answer });
-                self.handle(Input::Submit(submission));
+            Message::Submit {
+                submission,
+                begun,
+                answer,
+            } => {
+                self.entering = Some(Entering {
+                    jobs: submission.jobs.clone(),
+                    begun: begun.clone(),
+                    answer,
+                });
+                self.handle(match begun.is_empty() {
+                    true => Input::Submit(submission),
+                    false => Input::Continue(submission, begun),
+                });
                 self.entering = None;
             }
             Message::Check { job, answer } => {

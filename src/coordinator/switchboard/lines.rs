@@ -70,6 +70,13 @@ impl Lines {
         jobs.into_iter().map(open).collect()
     }
 
+    /// Counts output that the client received from an earlier coordinator.
+    pub fn note(&mut self, job: JobId, events: &[Event]) {
+        if let Some(line) = self.open.get_mut(&job) {
+            events.iter().for_each(|event| line.output.note(event));
+        }
+    }
+
     pub fn relay(&mut self, job: JobId, event: Event) -> Result<Option<Waker>, Overflow> {
         let Some(line) = self.open.get_mut(&job).filter(|line| !line.overflowed) else {
             return Ok(None);

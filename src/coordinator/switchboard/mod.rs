@@ -56,14 +56,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use departures::{Departure, Departures};
 use desk::{Desk, Message};
 use figures::Counters;
 use overview::Board;
 
-use super::dispatch::{Input, Limits, Refusal, Registration, SessionId, Settings, Submission};
+use super::dispatch::{
+    BegunOutput, Input, Limits, Refusal, Registration, SessionId, Settings, Submission,
+};
 use super::leadership::Leadership;
 use super::workers::frames;
 use muster_process::tasks::Tasks;
@@ -71,6 +73,8 @@ use muster_protocol::job::Job;
 
 /// Messages queued for the desk. Beyond it, handlers and sockets wait.
 const INBOX: usize = 1024;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How much longer than its timeout a drain waits for the store.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
@@ -80,6 +84,8 @@ const LAST_SETTLEMENTS: Duration = Duration::from_secs(5);
 pub struct Switchboard {
     messages: mpsc::Sender<Message>,
     shared: Arc<Shared>,
+    /// Requests wait for workers until then.
+    workers_by: Option<Instant>,
 }
 
 /// State that is read or written without a message to the task.
@@ -133,15 +139,57 @@ impl Switchboard {
         );
         let desk = desk.led_by(leadership);
         tasks.start(desk.run(inbox, tasks.stopping()));
-        Self { messages, shared }
+        Self {
+            messages,
+            shared,
+            workers_by: None,
+        }
+    }
+
+    /// Requests that no worker can serve wait until then: workers of an earlier coordinator connect to this one.
+    #[must_use]
+    pub fn with_workers_by(self, until: Instant) -> Self {
+        Self {
+            workers_by: Some(until),
+            ..self
+        }
     }
 
     /// Queues all jobs of the request, or none. Returns a stream for each, in order; dropping one cancels its job.
     pub async fn submit(&self, submission: Submission) -> Result<Vec<JobStream>, Refusal> {
-        let mut submission = submission;
+        self.submit_begun(submission, Vec::new()).await
+    }
+
+    /// The same for jobs that an earlier coordinator began, with the output that the client has.
+    pub async fn submit_begun(
+        &self,
+        mut submission: Submission,
+        begun: Vec<BegunOutput>,
+    ) -> Result<Vec<JobStream>, Refusal> {
         submission.jobs.iter_mut().for_each(frames::mark_large);
+        while let Some(until) = self.awaits_workers() {
+            let Submission { jobs, standing } = &submission;
+            let (jobs, standing) = (jobs.clone(), *standing);
+            let again = Submission { jobs, standing };
+            match self.submit_once(again, begun.clone()).await {
+                Err(Refusal::Unserved { .. }) => self.next_worker(until).await,
+                submitted => return submitted,
+            }
+        }
+        self.submit_once(submission, begun).await
+    }
+
+    async fn submit_once(
+        &self,
+        submission: Submission,
+        begun: Vec<BegunOutput>,
+    ) -> Result<Vec<JobStream>, Refusal> {
         let (answer, answered) = oneshot::channel();
-        let message = Message::Submit { submission, answer };
+        let message = Message::Submit {
+            submission,
+            begun,
+            answer,
+        };
         let sent = self.messages.send(message).await;
         sent.map_err(|_| Refusal::ShuttingDown)?;
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
@@ -149,10 +197,33 @@ impl Switchboard {
 
     /// Whether the queue would accept this job now. Changes nothing.
     pub async fn check(&self, job: Arc<Job>) -> Result<(), Refusal> {
+        while let Some(until) = self.awaits_workers() {
+            match self.check_once(job.clone()).await {
+                Err(Refusal::Unserved { .. }) => self.next_worker(until).await,
+                checked => return checked,
+            }
+        }
+        self.check_once(job).await
+    }
+
+    async fn check_once(&self, job: Arc<Job>) -> Result<(), Refusal> {
         let (answer, answered) = oneshot::channel();
         let sent = self.messages.send(Message::Check { job, answer }).await;
         sent.map_err(|_| Refusal::ShuttingDown)?;
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    fn awaits_workers(&self) -> Option<Instant> {
+        self.workers_by.filter(|until| Instant::now() < *until)
+    }
+
+    async fn next_worker(&self, until: Instant) {
+        let mut members = self.members();
+        tokio::select! {
+            _ = members.changed() => {}
+            // The overview may be a little behind.
+            () = sleep_until(until.min(Instant::now() + LOOK_AGAIN)) => {}
+        }
     }
 
     /// Sets the limits of the queue.

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::Drained;
 use super::books::Unsettled;
-use super::desk::{Desk, Message};
+use super::desk::{Desk, Entering, Message};
 use super::lines::{Count, believed};
 use super::orders::Order;
 use super::overview::Stale;
@@ -90,9 +90,18 @@ impl Desk {
         {
             metering::warm_up();
         }
-        let streams = self.lines.open(entering.jobs, &self.shared.departures);
+        let Entering {
+            jobs,
+            begun,
+            answer,
+        } = entering;
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        let streams = self.lines.open(jobs, &self.shared.departures);
+        for (job, events) in ids.into_iter().zip(begun) {
+            self.lines.note(job, &events);
+        }
         // If the caller is gone, the streams are dropped, which cancels their jobs.
-        let _ = entering.answer.send(Ok(streams));
+        let _ = answer.send(Ok(streams));
     }
 
     fn refused(&mut self, refusal: Refusal) {

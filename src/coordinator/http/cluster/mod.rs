@@ -4,6 +4,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `forward` | a request and its response between two nodes |
+//! | `streams` | streamed texts, which go on at the next leader |
 //! | `tunnel` | a connection that becomes a WebSocket |
 //! | `body` | request bodies that can be sent again |
 //! | `signature` | the header with the client's address of a forwarded request |
@@ -15,6 +16,7 @@ mod forward;
 mod own;
 mod probe;
 mod signature;
+mod streams;
 mod tunnel;
 
 #[cfg(test)]
@@ -24,7 +26,7 @@ pub use own::NodeFigures;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,12 +41,12 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{info, warn};
 
-use crate::condition::Condition;
 use crate::leadership::Epoch;
 use crate::storage::Leader;
 use muster_process::tasks::Tasks;
 
 use super::address::PeerAddress;
+use super::journal::{CONTINUES, JOURNAL};
 use super::serve::HouseholdLimit;
 use super::unbuilt;
 use forward::{ForwardFailure, Forwarder};
@@ -59,7 +61,6 @@ struct NodeState {
     role: watch::Sender<NodeRole>,
     signer: NodeSigner,
     forwarder: Forwarder,
-    condition: Condition,
     /// Nodes are exempt from it, since they forward the connections of many clients.
     household_limit: OnceLock<HouseholdLimit>,
     /// Whether the last probe of the leader succeeded.
@@ -67,6 +68,10 @@ struct NodeState {
     forwarded: AtomicU64,
     failed: AtomicU64,
     forged: AtomicU64,
+    continued: AtomicU64,
+    /// Bytes of journals of streams through this node.
+    journals: Arc<AtomicUsize>,
+    tasks: Tasks,
     /// Differing versions and settings of other nodes that were logged.
     other_builds: Mutex<HashSet<String>>,
 }
@@ -100,17 +105,19 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 impl Node {
     /// `secret` is shared by all nodes, and `settings` is a digest of the settings that should be.
-    pub fn new(secret: &[u8; 32], settings: &str, condition: Condition, tasks: &Tasks) -> Self {
+    pub fn new(secret: &[u8; 32], settings: &str, tasks: &Tasks) -> Self {
         Self(Arc::new(NodeState {
             role: watch::Sender::default(),
             signer: NodeSigner::new(secret, settings),
             forwarder: Forwarder::new(tasks),
-            condition,
             household_limit: OnceLock::new(),
             reaches_leader: AtomicBool::new(false),
             forwarded: AtomicU64::default(),
             failed: AtomicU64::default(),
             forged: AtomicU64::default(),
+            continued: AtomicU64::default(),
+            journals: Arc::default(),
+            tasks: tasks.clone(),
             other_builds: Mutex::default(),
         }))
     }
@@ -178,10 +185,12 @@ impl Node {
     }
 
     /// The client of a request forwarded by another node; `None` for a request that came from its client. A header
-    /// without a
-    /// valid signature is refused.
+    /// without a valid signature is refused.
     fn sender(&self, request: &mut Request) -> Result<Option<IpAddr>, ()> {
         let Some(signed) = request.headers_mut().remove(signature::FORWARDED) else {
+            for name in [JOURNAL, CONTINUES] {
+                request.headers_mut().remove(name);
+            }
             return Ok(None);
         };
         let sender = self.0.signer.verify(&signed, request);
@@ -234,13 +243,22 @@ async fn answer(State(node): State<Node>, mut request: Request) -> Response {
             &path,
         );
     };
+    if sender.is_some() {
+        let Some(opened) = streams::opened(request).await else {
+            let why = "the journal of the reply to continue cannot be read".to_owned();
+            return unbuilt::refuse(400, why, &path);
+        };
+        request = opened;
+    }
     let deadline = Instant::now() + HOLD;
     let mut role = node.0.role.subscribe();
     loop {
         let now = role.borrow_and_update().clone();
         let pause = match now {
             NodeRole::Leading(epoch, router) => {
-                request.extensions_mut().insert(node.figures(Some(epoch)));
+                if own::is_about_a_node(&path) {
+                    request.extensions_mut().insert(node.figures(Some(epoch)));
+                }
                 return router
                     .oneshot(request)
                     .await
@@ -290,8 +308,12 @@ impl Node {
         request: Request,
     ) -> Result<Response, ForwardFailure> {
         let client = peer(&request);
+        // The client disconnected before the end of its body.
+        let kept = streams::keep(request, client).await;
+        let (request, kept) = kept.map_err(|_| ForwardFailure::Broken)?;
         let signed = self.0.signer.sign(client, &request);
         let answered = self.0.forwarder.forward(leader, signed, request).await;
+        let answered = answered.map(|response| self.pass_on(response, kept));
         let count = match &answered {
             Ok(_) => &self.0.forwarded,
             Err(_) => &self.0.failed,

@@ -7,7 +7,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::condition::Phase;
 use crate::http::{health, metrics, reply};
 use crate::leadership::Epoch;
 
@@ -22,6 +21,8 @@ pub struct NodeFigures {
     pub forwarded: u64,
     pub failed: u64,
     pub forged: u64,
+    /// Streams that went on at another leader.
+    pub continued: u64,
 }
 
 impl Node {
@@ -34,16 +35,26 @@ impl Node {
             forwarded: self.0.forwarded.load(Ordering::Relaxed),
             failed: self.0.failed.load(Ordering::Relaxed),
             forged: self.0.forged.load(Ordering::Relaxed),
+            continued: self.0.continued.load(Ordering::Relaxed),
         }
     }
 }
 
+/// Whether a node serves this path itself, or a part of it.
+pub fn is_about_a_node(path: &str) -> bool {
+    matches!(
+        path,
+        "/health" | "/health/live" | "/health/ready" | "/metrics"
+    )
+}
+
 /// `None` for a path that the leader serves.
 pub fn answer(node: &Node, leader: Option<&LeaderAddress>, path: &str) -> Option<Response> {
-    let is_stopping = node.0.condition.phase() == Phase::Draining;
+    if !is_about_a_node(path) {
+        return None;
+    }
     let reaches = leader.is_some() && node.0.reaches_leader.load(Ordering::Relaxed);
     let cause = match leader {
-        _ if is_stopping => Some("this coordinator is stopping".to_owned()),
         None => Some("no coordinator leads yet".to_owned()),
         Some(leader) if !reaches => Some(format!("the leader at {} does not answer", leader.url)),
         Some(_) => None,
@@ -65,23 +76,20 @@ pub fn answer(node: &Node, leader: Option<&LeaderAddress>, path: &str) -> Option
             StatusCode::OK,
             &json!({"status": "live"}),
         )),
-        "/health/ready" => Some(match (is_stopping, leader, reaches) {
-            (true, ..) => health::unavailable(&with_status(about, "draining")),
-            (_, None, _) => health::unavailable(&with_status(about, "starting")),
-            (_, Some(_), false) => health::unavailable(&with_status(about, "cut_off")),
-            (_, Some(_), true) => reply::with_status(StatusCode::OK, &with_status(about, "ready")),
+        "/health/ready" => Some(match (leader, reaches) {
+            (None, _) => health::unavailable(&with_status(about, "starting")),
+            (Some(_), false) => health::unavailable(&with_status(about, "cut_off")),
+            (Some(_), true) => reply::with_status(StatusCode::OK, &with_status(about, "ready")),
         }),
-        // Without a problem, the leader serves this page.
-        "/health" if cause.is_some() => Some(reply::with_status(
-            StatusCode::OK,
-            &with_status(about, "degraded"),
-        )),
         "/metrics" => {
             let is_ready = cause.is_none();
             let page = metrics::of_follower(&node.figures(None), is_ready);
             Some(([(CONTENT_TYPE, metrics::TEXT)], page).into_response())
         }
-        _ => None,
+        // `/health`: without a problem, the leader serves this page.
+        _ => cause
+            .is_some()
+            .then(|| reply::with_status(StatusCode::OK, &with_status(about, "degraded"))),
     }
 }
 

@@ -21,7 +21,6 @@ use tower::ServiceExt;
 
 use super::Node;
 use super::signature::FORWARDED;
-use crate::condition::Condition;
 use crate::http::address::PeerAddress;
 use crate::http::serve::{Connections, serve};
 use crate::leadership::Epoch;
@@ -45,7 +44,7 @@ impl TestNode {
 
     async fn with_secret(secret: &[u8; 32]) -> Self {
         let tasks = Tasks::default();
-        let node = Node::new(secret, "settings", Condition::default(), &tasks);
+        let node = Node::new(secret, "settings", &tasks);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let limit = serve(

@@ -1,9 +1,11 @@
 //! The events of all choices of a request, in order of arrival. Dropping them cancels the unfinished jobs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::dispatch::{Outcome, Timing};
+use crate::http::journal::{Journal, JournalEntry};
 use crate::http::room::Room;
 use crate::switchboard::{Delivery, JobStream};
 use muster_protocol::job::{Event, Failure, FailureKind, Formats};
@@ -11,7 +13,10 @@ use muster_protocol::openai::chat::{Ending, Grid, Routing};
 
 #[derive(Debug)]
 pub struct Choices {
+    /// None for an ended choice.
     streams: Vec<Option<JobStream>>,
+    /// Events of an earlier coordinator, which come first.
+    replayed: VecDeque<Next>,
     /// The choice to poll first, rotated so that all get their turn.
     turn: usize,
     seed: u64,
@@ -39,14 +44,15 @@ pub enum Next {
 
 impl Choices {
     pub fn new(
-        streams: Vec<JobStream>,
+        streams: Vec<Option<JobStream>>,
         seed: u64,
         routing: Option<Routing>,
         api: Option<Formats>,
         kept: Arc<Room>,
     ) -> Self {
         Self {
-            streams: streams.into_iter().map(Some).collect(),
+            streams,
+            replayed: VecDeque::new(),
             turn: 0,
             seed,
             routing,
@@ -56,8 +62,29 @@ impl Choices {
         }
     }
 
+    /// Begins with the events that the client received from an earlier coordinator.
+    pub fn after(self, journal: &Journal) -> Self {
+        let entries = journal.entries.iter().cloned();
+        let replayed = entries.map(|(choice, entry)| match entry {
+            JournalEntry::Event(event) => Next::Event(choice, event),
+            JournalEntry::End(ending) => Next::End(choice, ending, Grid::default()),
+        });
+        Self {
+            replayed: replayed.collect(),
+            ..self
+        }
+    }
+
+    /// Whether the next event is one of an earlier coordinator.
+    pub fn is_replaying(&self) -> bool {
+        !self.replayed.is_empty()
+    }
+
     /// None when all have ended.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Next>> {
+        if let Some(next) = self.replayed.pop_front() {
+            return Poll::Ready(Some(next));
+        }
         let count = self.streams.len();
         let mut waiting = false;
         for step in 0..count {

@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::http::admission::{Admission, AdmittedAsker};
 use crate::http::body::Whole;
 use crate::http::entrance::JOB_ID;
+use crate::http::journal::JournaledRequest;
 use crate::http::open::Open;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
@@ -37,7 +38,6 @@ use super::incoming::Incoming;
 use super::moderated::moderate;
 use super::order::{Order, clamp, formats};
 use super::refused;
-use super::stream::Relay;
 
 /// Larger bodies are parsed on a blocking thread, not on those that relay tokens.
 const LARGE: usize = 128 << 10;
@@ -55,6 +55,8 @@ const START_WITHIN: Duration = Duration::from_millis(1500);
 pub struct TextEndpoint {
     pub(super) admission: Admission,
     pub(super) sources: Sources,
+    /// Set if a node forwarded the request, which may continue its reply elsewhere.
+    pub(super) journaled: Option<JournaledRequest>,
 }
 
 /// A request that was read, and the memory all of it takes until its jobs have ended.
@@ -90,10 +92,15 @@ impl FromRequestParts<Open> for TextEndpoint {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
-        let admission = Admission::from_request_parts(parts, open).await?;
+        let mut admission = Admission::from_request_parts(parts, open).await?;
+        let journaled = parts.extensions.get::<JournaledRequest>().cloned();
+        if let Some(journal) = journaled.as_ref().and_then(|it| it.continues.as_ref()) {
+            admission.request = journal.head.request;
+        }
         Ok(Self {
             admission,
             sources: Sources::from_ref(open),
+            journaled,
         })
     }
 }
@@ -112,6 +119,7 @@ impl TextEndpoint {
         Self {
             admission: Admission::resumed(open, caller, request),
             sources: Sources::from_ref(open),
+            journaled: None,
         }
     }
 
@@ -274,11 +282,15 @@ impl TextEndpoint {
             self.admission.caller.account,
             self.admission.settings.clone(),
         );
-        let order = order.hidden(is_hidden);
-        let (standing, settings) = (
+        let mut order = order.hidden(is_hidden);
+        let (mut standing, settings) = (
             self.admission.caller.standing(),
             self.admission.settings.clone(),
         );
+        if let Some(journal) = self.begun() {
+            order = order.continuing(&journal.head);
+            standing.since = Some(journal.head.created);
+        }
         let read = beside(size, move || {
             let of_client = |problem: Problem| named_for_client(problem.into(), &*dialect);
             let lenient = ChatRequest::read_leniently(chat, &settings.ignored_fields);
@@ -350,6 +362,9 @@ impl TextEndpoint {
     }
 
     async fn candidates(&self, request: &ChatRequest, formats: Formats) -> Vec<Candidate> {
+        if let Some(journal) = self.begun() {
+            return vec![Candidate::only(journal.head.model.clone())];
+        }
         let candidates = match Auto::called(&request.model) {
             Some(auto) => {
                 let overview = self.admission.board.current().await;
@@ -383,6 +398,18 @@ impl TextEndpoint {
         })
         .await?;
         let request = &accepted.request;
+        let ids = job_ids(&jobs);
+        let head = accepted
+            .order
+            .journal_head(request, jobs.iter().map(|job| job.id).collect());
+        if let Some(journal) = self.begun() {
+            let mut choices = 0..;
+            jobs.retain(|_| {
+                choices
+                    .next()
+                    .is_some_and(|choice| !journal.has_ended(choice))
+            });
+        }
         let held = match self.admission.cashier.hold(&mut jobs).await {
             Ok(held) => held,
             Err(error) => return Ok((accepted, Try::refused(error))),
@@ -401,10 +428,15 @@ impl TextEndpoint {
             }
         };
         self.admission.models.learn(&request.model);
-        let ids = job_ids(&streams);
+        let mut streams = streams.into_iter();
+        let streams = (0..request.choices).map(|choice| {
+            let has_ended = self.begun().is_some_and(|it| it.has_ended(choice));
+            if has_ended { None } else { streams.next() }
+        });
+        let streams = streams.collect();
         let dialect = &*accepted.dialect;
         let created = accepted.order.created();
-        let head = Head::new(
+        let reply_head = Head::new(
             dialect.id_prefix(),
             self.admission.request,
             created,
@@ -420,14 +452,14 @@ impl TextEndpoint {
         );
         let answer = match request.stream {
             Some(_) => {
-                let writer = (dialect.stream(request, &head), dialect.content_type());
-                Relay::new(writer, request.choices, choices, &self.admission.settings)
+                let writer = (dialect.stream(request, &reply_head), dialect.content_type());
+                self.relay(writer, request.choices, choices, &head)
                     .open()
                     .await
             }
             None => {
                 gather(
-                    dialect.reply(request, &head),
+                    dialect.reply(request, &reply_head),
                     choices,
                     &self.admission.memory,
                 )
@@ -445,6 +477,9 @@ impl TextEndpoint {
         jobs: Vec<Arc<Job>>,
         standing: Standing,
     ) -> Result<Vec<JobStream>, Refusal> {
+        if let Some(journal) = self.begun() {
+            return self.submit_begun(jobs, standing, journal).await;
+        }
         let may_poll = jobs.first().is_some_and(|job| may_be_polled(job));
         let mut again = if may_poll { jobs.clone() } else { Vec::new() };
         let submitted = self
@@ -553,10 +588,7 @@ async fn gather(
     Ok(reply::text_in(room, StatusCode::OK, text.into()))
 }
 
-fn job_ids(streams: &[JobStream]) -> Option<HeaderValue> {
-    let ids: Vec<_> = streams
-        .iter()
-        .map(|stream| stream.job().to_string())
-        .collect();
+fn job_ids(jobs: &[Arc<Job>]) -> Option<HeaderValue> {
+    let ids: Vec<_> = jobs.iter().map(|job| job.id.to_string()).collect();
     HeaderValue::try_from(ids.join(", ")).ok()
 }

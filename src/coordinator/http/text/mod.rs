@@ -12,11 +12,13 @@
 //! | `order` | jobs for the queue from a parsed request |
 //! | `choices` | events of all choices, in order of arrival |
 //! | `stream` | those events as server-sent events |
+//! | `continued` | streams that an earlier coordinator began |
 //! | `ignored` | the header that lists ignored fields |
 //! | `refused` | the client's error for a refusal by the queue |
 
 pub mod auto;
 mod choices;
+mod continued;
 mod dictation;
 mod endpoint;
 mod files;

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::http::journal::JournalHead;
 use crate::secrets;
 use crate::state::DoorSettings;
 use muster_protocol::job::{
@@ -24,6 +25,8 @@ pub struct Order {
     privacy: Privacy,
     /// For a request without a seed: a stream can be resumed on another worker only with the same seed.
     seed: u64,
+    /// Ids of jobs that an earlier coordinator began; empty for a new request.
+    begun: Vec<JobId>,
 }
 
 /// Most prefixes of a prompt.
@@ -41,6 +44,28 @@ impl Order {
             seed: settings.prefixes.hash_one(request) & EXACT,
             settings,
             privacy: Privacy::Anyone,
+            begun: Vec::new(),
+        }
+    }
+
+    /// The same jobs as an earlier coordinator's, so that each is settled once.
+    pub fn continuing(self, head: &JournalHead) -> Self {
+        Self {
+            now: head.created,
+            seed: head.seed,
+            begun: head.jobs.clone(),
+            ..self
+        }
+    }
+
+    /// What a coordinator needs that continues these jobs.
+    pub fn journal_head(&self, request: &ChatRequest, jobs: Vec<JobId>) -> JournalHead {
+        JournalHead {
+            request: self.request,
+            created: self.now,
+            model: request.model.clone(),
+            seed: self.seed_of(request),
+            jobs,
         }
     }
 
@@ -84,7 +109,11 @@ impl Order {
         let job = |choice| {
             let mut text = request.choice(choice);
             text.sampling.seed = Some(self.seed_of(request));
-            Arc::new(self.job(request, text, original, prefixes.clone()))
+            let mut job = self.job(request, text, original, prefixes.clone());
+            if let Some(begun) = self.begun.get(choice as usize) {
+                job.id = *begun;
+            }
+            Arc::new(job)
         };
         (0..request.choices).map(job).collect()
     }

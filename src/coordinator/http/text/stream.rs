@@ -7,12 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::HeaderValue;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use hyper::body::Frame;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::error::ApiError;
+use crate::http::journal::{JOURNAL, JournalWriter};
 use crate::http::reply::streamed;
 use crate::state::DoorSettings;
 use muster_protocol::dialect::StreamWriter;
@@ -33,6 +35,10 @@ pub struct Relay {
     heartbeat: Duration,
     silence: Pin<Box<Sleep>>,
     commit_after: Duration,
+    /// For a node that may continue the reply elsewhere.
+    journal: Option<JournalWriter>,
+    /// The client has the beginning of the reply from an earlier coordinator.
+    is_continued: bool,
 }
 
 /// A frame is sent at this size, even if more is ready.
@@ -56,20 +62,58 @@ impl Relay {
             heartbeat: settings.heartbeat,
             silence: Box::pin(sleep(settings.heartbeat)),
             commit_after: settings.commit_after,
+            journal: None,
+            is_continued: false,
         }
+    }
+
+    /// With the events of each frame beside it.
+    pub fn journaled(self, journal: Option<JournalWriter>) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// Without the output of the replayed events.
+    pub fn continued(self) -> Self {
+        let mut relay = Self {
+            is_continued: true,
+            ..self
+        };
+        if !relay.choices.as_ref().is_some_and(Choices::is_replaying) {
+            relay.drop_replayed();
+        }
+        relay
     }
 
     /// Waits a short time for the first event, so that an early failure gets its own status.
     pub async fn open(mut self) -> Result<Response, ApiError> {
         let first = timeout(self.commit_after, poll_fn(|context| self.fill(context))).await;
-        if let Ok(Err(failure)) = first {
-            return Err(refused::failed(failure));
+        match first {
+            Ok(Err(failure)) if self.is_continued => {
+                self.writer.fail(&failure.into(), &mut self.out);
+            }
+            Ok(Err(failure)) => return Err(refused::failed(failure)),
+            Ok(Ok(())) | Err(_) => {}
         }
+        self.open_choices();
+        let (kind, has_journal) = (self.kind, self.journal.is_some());
+        let mut response = streamed(Body::new(self), kind);
+        if has_journal {
+            let yes = HeaderValue::from_static("1");
+            response.headers_mut().insert(JOURNAL, yes);
+        }
+        Ok(response)
+    }
+
+    fn open_choices(&mut self) {
         for choice in 0..self.count {
             self.writer.open(choice, &mut self.out);
         }
-        let kind = self.kind;
-        Ok(streamed(Body::new(self), kind))
+    }
+
+    /// The client has the output up to here.
+    fn drop_replayed(&mut self) {
+        self.open_choices();
+        self.out.clear();
     }
 
     /// Writes everything that is ready. Ready after any event, even one without output.
@@ -79,10 +123,19 @@ impl Relay {
             let Some(choices) = &mut self.choices else {
                 break;
             };
+            let is_replayed = choices.is_replaying();
             let Poll::Ready(next) = choices.poll_next(context) else {
                 break;
             };
+            let is_last = is_replayed && !choices.is_replaying();
             happened = true;
+            if let (Some(journal), Some(next), false) = (&mut self.journal, &next, is_replayed) {
+                match next {
+                    Next::Event(choice, event) => journal.note(*choice, event),
+                    Next::End(choice, ending, _) => journal.end(*choice, ending),
+                    Next::Restarted(_) | Next::Failed(_) => {}
+                }
+            }
             match next {
                 Some(Next::Event(choice, event)) => self.write(choice, &event),
                 // Streamed jobs are resumed, never restarted.
@@ -95,6 +148,11 @@ impl Relay {
                     return Poll::Ready(Err(failure));
                 }
                 None => self.choices = None,
+            }
+            if is_last {
+                self.drop_replayed();
+            } else if is_replayed {
+                self.out.clear();
             }
         }
         if happened || self.choices.is_none() {
@@ -117,6 +175,10 @@ impl Relay {
         self.silence.as_mut().reset(silent_until);
         let frame = self.out.split().freeze();
         self.out.reserve(FRAME);
+        let frame = match &mut self.journal {
+            Some(journal) => journal.frame(&frame),
+            None => frame,
+        };
         Poll::Ready(Some(Ok(Frame::data(frame))))
     }
 }

@@ -1,6 +1,7 @@
 //! The task with clients on one side and rigs on the other, without sockets: a rig reads its orders and sends its
 //! test's frames.
 
+mod continuing;
 mod lines;
 mod panics;
 mod polling;
