@@ -73,6 +73,7 @@ impl Network {
             worker: WorkerId(worker),
             owner: AccountId(worker),
             prefers: Vec::new(),
+            own_only: false,
             trusted: false,
             kinds: Kind::Text.into(),
             formats: Formats::NEUTRAL,

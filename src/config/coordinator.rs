@@ -23,6 +23,8 @@ settings! {
         sockets: usize where (1..=64) = 4,
         /// Software name at an AI Horde server, as NAME:VERSION:URL, with kind = "legacy". Such servers know the features of a worker by it: one that does not know the name gives no requests whose images are uploaded.
         agent: Option<String>; unset "Muster",
+        /// Whose jobs to take: all, your own account's first, or own, which a coordinator must know and AI Horde servers do not. Set it to own to use your machine from elsewhere and lend it to no others.
+        jobs: CoordinatorJobs = "all",
         /// Take image requests that may be not safe for work. Otherwise such requests are not taken, and an image that engine.safety_checker flags is not sent: with kind = "legacy" an empty one replaces it, on a socket its job fails. Set it to what you allow there.
         nsfw: Option<bool>; unset "true with kind = \"socket\", false with kind = \"legacy\"",
         /// Take image requests that name LoRAs, and offer the adapters of text models. Set it to false to keep the files of engine.loras and engine.adapters to yourself or to another coordinator.
@@ -42,6 +44,10 @@ settings! {
 
 choice! {
     pub enum CoordinatorKind { Socket = "socket", Legacy = "legacy" }
+}
+
+choice! {
+    pub enum CoordinatorJobs { All = "all", Own = "own" }
 }
 
 /// AI Horde's bucket.
@@ -65,6 +71,7 @@ impl CoordinatorConfig {
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {
         let coordinator = Self::read(reader)?;
         let wrong = coordinator.wrong_scheme().or(coordinator.open_line());
+        let wrong = wrong.or(coordinator.own_jobs_by_polling());
         match wrong.or(coordinator.pin_without_tls()) {
             Some(wrong) => {
                 reader.problem_here(wrong);
@@ -85,6 +92,13 @@ impl CoordinatorConfig {
                 "a {kind} coordinator's url must begin with {}://, found {found}://",
                 schemes.join(":// or ")
             )
+        })
+    }
+
+    fn own_jobs_by_polling(&self) -> Option<String> {
+        let is_polled = self.kind == CoordinatorKind::Legacy;
+        (is_polled && self.jobs == CoordinatorJobs::Own).then(|| {
+            "jobs = \"own\" needs kind = \"socket\": an AI Horde server knows it as maintenance of the worker, which you set there".to_owned()
         })
     }
 

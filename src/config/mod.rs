@@ -47,7 +47,7 @@ mod worker;
 
 pub use alias::AliasConfig;
 pub use cluster::ClusterConfig;
-pub use coordinator::{CoordinatorConfig, CoordinatorKind};
+pub use coordinator::{CoordinatorConfig, CoordinatorJobs, CoordinatorKind};
 pub use edit::{ChangeError, SettingChange, change};
 pub use engine::{DeviceSetting, EngineConfig, KvCacheSetting, SpeculationSetting};
 pub use example::example;

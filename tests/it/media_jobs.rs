@@ -684,8 +684,19 @@ async fn images_of_a_public_coordinator_are_drawn_and_uploaded() {
 /// A gradient with much blue has a purple corner, which the checker of the tests flags.
 const FLAGGED_SEED: u64 = 230;
 
-/// A worker that takes neither NSFW images nor LoRAs nor clients behind proxies, has a folder of LoRAs and judges images.
-async fn careful_worker(app: &App, dial: Dial) -> (Worker, tempfile::TempDir) {
+const CAREFUL: Permissions = Permissions {
+    nsfw: false,
+    loras: false,
+    hidden_addresses: false,
+    others: true,
+};
+
+/// A worker that takes jobs with these permissions, has a folder of LoRAs and judges images.
+async fn careful_worker(
+    app: &App,
+    dial: Dial,
+    permissions: Permissions,
+) -> (Worker, tempfile::TempDir) {
     let maker = Maker::start(MakerLimits::default()).unwrap();
     let loader = Box::new(|| Ok(Box::new(SamplePipeline::default()) as Box<_>));
     maker.load(MODEL, loader).await.unwrap();
@@ -709,11 +720,7 @@ async fn careful_worker(app: &App, dial: Dial) -> (Worker, tempfile::TempDir) {
     };
     let post = Post {
         terms: OfferTerms {
-            permissions: Permissions {
-                nsfw: false,
-                loras: false,
-                hidden_addresses: false,
-            },
+            permissions,
             ..OfferTerms::default()
         },
         key: app.key.clone(),
@@ -728,7 +735,7 @@ async fn careful_worker(app: &App, dial: Dial) -> (Worker, tempfile::TempDir) {
 #[tokio::test]
 async fn a_worker_on_a_socket_gets_no_images_that_its_owner_does_not_take() {
     let app = app().await;
-    let (careful, _folder) = careful_worker(&app, dial(&app)).await;
+    let (careful, _folder) = careful_worker(&app, dial(&app), CAREFUL).await;
     assert!(careful.connected().await);
     app.enrich(Kudos(1_000_000)).await;
     let params = json!({"width": 64, "height": 64, "steps": 2});
@@ -751,10 +758,26 @@ async fn a_worker_on_a_socket_gets_no_images_that_its_owner_does_not_take() {
 }
 
 #[tokio::test]
+async fn a_worker_for_its_owner_alone_gets_no_jobs_of_others() {
+    let app = app().await;
+    let own = Permissions {
+        others: false,
+        ..Permissions::default()
+    };
+    let (worker, _folder) = careful_worker(&app, dial(&app), own).await;
+    assert!(worker.connected().await);
+    let other = app.account_with(Roles::USER, Scopes::ALL).await;
+    let refused = generate_as(&app, &other, json!({})).await;
+    assert!(refused.status.is_server_error(), "{refused:?}");
+    generated(&app, json!({})).await;
+    assert_eq!(worker.activity().done, 1);
+}
+
+#[tokio::test]
 async fn a_job_with_loras_that_comes_all_the_same_is_handed_back() {
     let app = app().await;
     let (mut office, dial) = Office::open();
-    let (_careful, _folder) = careful_worker(&app, dial).await;
+    let (_careful, _folder) = careful_worker(&app, dial, CAREFUL).await;
     let mut boss = office.next().await;
     let registration = boss.next().await;
     let can = registration["ext"]["can"].as_array().unwrap();

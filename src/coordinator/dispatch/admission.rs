@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_protocol::job::{Capabilities, Job, JobId, Kind, UnixMillis};
+use muster_protocol::job::{AccountId, Capabilities, Job, JobId, Kind, UnixMillis, WorkerId};
 
 use super::Dispatcher;
 use super::clock::Mono;
@@ -16,6 +16,7 @@ use super::queue::Ticket;
 use super::refusal::Refusal;
 use super::timers::Alarm;
 use super::wants::Judged;
+use super::workers::{Choice, Worker};
 
 impl Dispatcher {
     /// Whether the queue would accept this job now. Changes nothing.
@@ -85,12 +86,33 @@ impl Dispatcher {
     fn lane_or_wait(&mut self, job: &Job, also: Capabilities) -> Result<LaneId, Refusal> {
         match self.lane_for(job, also) {
             Err(Refusal::Unserved { .. }) if job.durable => Ok(self.lane_to_wait_in(job, also)),
+            Err(refusal @ Refusal::Unserved { .. }) => self.lane_of_own_worker(job).ok_or(refusal),
             Ok(lane) if !job.durable => {
                 self.check_pause(lane, job)?;
                 Ok(lane)
             }
             lane => lane,
         }
+    }
+
+    /// The lane of a job that only workers for their owner's jobs alone serve, where the job is that owner's.
+    fn lane_of_own_worker(&mut self, job: &Job) -> Option<LaneId> {
+        self.own_workers(job.account).next()?;
+        let id = self.lane_to_wait_in(job, Capabilities::default());
+        let need = &self.lanes.lane(id)?.need;
+        let mut workers = self.own_workers(job.account);
+        let serves = |worker: &Worker| {
+            worker.can_serve(need) && worker.model_for(need, Choice::First).is_some()
+        };
+        workers.any(serves).then_some(id)
+    }
+
+    fn own_workers(&self, account: AccountId) -> impl Iterator<Item = &Worker> {
+        let first = (account, WorkerId(i64::MIN));
+        let last = (account, WorkerId(i64::MAX));
+        let own = self.own_only.range(first..=last);
+        let own = own.filter_map(|(_, id)| self.workers.get(id));
+        own.filter(|worker| worker.session.is_some())
     }
 
     /// A request does not wait for workers that are all paused by their owners.

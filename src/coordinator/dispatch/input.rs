@@ -137,6 +137,8 @@ pub struct Registration {
     pub owner: AccountId,
     /// Other accounts with priority.
     pub prefers: Vec<AccountId>,
+    /// Whether its owner takes no jobs of other accounts.
+    pub own_only: bool,
     /// The operator trusts it.
     pub trusted: bool,
     pub kinds: Kinds,

@@ -37,9 +37,12 @@ impl Dispatcher {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        worker.terms = terms;
+        worker.terms = Terms {
+            own_only: terms.own_only || worker.own_only,
+            ..terms
+        };
         worker.note_standing();
-        match terms.own_only {
+        match worker.terms.own_only {
             true => {
                 self.own_only.insert((worker.owner, id));
             }

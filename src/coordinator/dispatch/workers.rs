@@ -35,6 +35,8 @@ pub struct Worker {
     pub agent: Option<Arc<str>>,
     /// Accounts with priority here, its owner's included.
     pub prefers: Vec<AccountId>,
+    /// Whether its owner takes no jobs of other accounts.
+    pub own_only: bool,
     pub terms: Terms,
     pub models: Vec<WorkerModel>,
     pub slots: usize,
@@ -136,6 +138,7 @@ impl Worker {
             profile: Profile::of(registration),
             agent: registration.agent.clone(),
             prefers: preferred(registration),
+            own_only: registration.own_only,
             terms: Terms::default(),
             models: served_models(registration),
             slots: slots(registration),
@@ -305,6 +308,7 @@ impl Worker {
         self.profile = Profile::of(registration);
         self.agent = registration.agent.clone();
         self.prefers = preferred(registration);
+        self.own_only = registration.own_only;
         self.slots = slots(registration);
         if self.running.is_empty() {
             self.models.clear();

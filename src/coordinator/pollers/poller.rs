@@ -201,6 +201,7 @@ impl Poller {
             worker: self.row.id,
             owner: self.row.owner,
             prefers: said.prefers,
+            own_only: false,
             trusted: self.row.trusted || self.vouched,
             kinds: said.kind.into(),
             formats: Formats::LEGACY,

@@ -139,15 +139,9 @@ fn agree(wanted: &link::Wanted) -> Result<Extensions, UnknownVersion> {
     let both = wanted.want.and(Extensions::all());
     // Frames are numbered per attempt, and attempts are named only with `multi`.
     match both.has(Extension::Resume) && !both.has(Extension::Multi) {
-        true => Ok(without(both, Extension::Resume)),
+        true => Ok(both.without(Extension::Resume)),
         false => Ok(both),
     }
-}
-
-fn without(set: Extensions, one: Extension) -> Extensions {
-    let kept = Extension::ALL.into_iter().filter(|other| *other != one);
-    kept.filter(|other| set.has(*other))
-        .fold(Extensions::default(), Extensions::with)
 }
 
 /// The neutral format needs extensions.

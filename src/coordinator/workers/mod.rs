@@ -340,6 +340,7 @@ impl Workers {
             worker: admitted.worker,
             owner: admitted.owner,
             prefers: Vec::new(),
+            own_only: peer.uses(link::Extension::OwnJobs),
             trusted: admitted.trusted,
             kinds: registration.kinds,
             formats: peer.formats,

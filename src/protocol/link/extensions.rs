@@ -28,10 +28,12 @@ pub enum Extension {
     Lease,
     /// The coordinator notifies the worker of maintenance.
     Notices,
+    /// The worker is given the jobs of its owner's account alone.
+    OwnJobs,
 }
 
 impl Extension {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Multi,
         Self::Resume,
         Self::Cancel2,
@@ -40,6 +42,7 @@ impl Extension {
         Self::Coalesce,
         Self::Lease,
         Self::Notices,
+        Self::OwnJobs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -52,17 +55,18 @@ impl Extension {
             Self::Coalesce => "coalesce",
             Self::Lease => "lease",
             Self::Notices => "notices",
+            Self::OwnJobs => "own_jobs",
         }
     }
 
-    fn bit(self) -> u8 {
+    fn bit(self) -> u16 {
         1 << self as u8
     }
 }
 
 /// A set of them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extensions(u8);
+pub struct Extensions(u16);
 
 impl Extensions {
     pub fn all() -> Self {
@@ -72,6 +76,11 @@ impl Extensions {
     #[must_use]
     pub fn with(self, extension: Extension) -> Self {
         Self(self.0 | extension.bit())
+    }
+
+    #[must_use]
+    pub fn without(self, extension: Extension) -> Self {
+        Self(self.0 & !extension.bit())
     }
 
     pub fn has(self, extension: Extension) -> bool {

@@ -8,7 +8,7 @@ use url::Url;
 use super::{DaemonError, OfferTerms, Post, Way};
 use crate::link::inquiry::Inquiry;
 use crate::link::{Dial, Fingerprint, Permissions, base, endpoint, native_tls, pinned_tls};
-use muster_config::{Config, CoordinatorConfig, CoordinatorKind};
+use muster_config::{Config, CoordinatorConfig, CoordinatorJobs, CoordinatorKind};
 
 /// A post for each coordinator, in the order of the file.
 pub fn posts(config: &Config) -> Result<Vec<Post>, DaemonError> {
@@ -51,6 +51,7 @@ fn post(coordinator: &CoordinatorConfig, name: &str) -> Result<Post, DaemonError
                 nsfw: coordinator.takes_nsfw(),
                 loras: coordinator.loras,
                 hidden_addresses: coordinator.hidden_addresses,
+                others: coordinator.jobs == CoordinatorJobs::All,
             },
         },
         key: coordinator.key.expose().to_owned(),

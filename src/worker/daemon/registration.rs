@@ -10,8 +10,7 @@ use crate::upstream::UpstreamModel;
 use muster_engine::runtime::{CheckpointSummary, ModelInfo, Purpose};
 use muster_protocol::job::{Formats, Kind, Kinds, ModelDetails};
 use muster_protocol::link::{
-    Ability, Capacity, Extensions, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration,
-    VERSION, Wanted,
+    Ability, Capacity, LARGEST_FRAME, ModelCapacity, ModelLimits, Registration, VERSION, Wanted,
 };
 
 /// The abilities of a worker, and of its models.
@@ -141,7 +140,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         bridge_agent: concat!("muster/", env!("CARGO_PKG_VERSION")).to_owned(),
         ext: Some(Wanted {
             version: VERSION,
-            want: Extensions::all(),
+            want: permissions.extensions(),
             can: {
                 let mut can = claims.can.clone();
                 can.retain(|one| permissions.loras || *one != Ability::Loras);

@@ -1,7 +1,7 @@
 //! The owner's restrictions on a coordinator's jobs.
 
 use muster_protocol::job::Body;
-use muster_protocol::link::{Exclusion, Payload};
+use muster_protocol::link::{Exclusion, Extension, Extensions, Payload};
 use serde_json::Value;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Permissions {
     pub loras: bool,
     /// Images for clients behind a VPN or a proxy.
     pub hidden_addresses: bool,
+    /// Jobs of other accounts than the worker's.
+    pub others: bool,
 }
 
 impl Default for Permissions {
@@ -20,11 +22,19 @@ impl Default for Permissions {
             nsfw: true,
             loras: true,
             hidden_addresses: true,
+            others: true,
         }
     }
 }
 
 impl Permissions {
+    pub fn extensions(self) -> Extensions {
+        match self.others {
+            true => Extensions::all().without(Extension::OwnJobs),
+            false => Extensions::all(),
+        }
+    }
+
     /// The exclusions sent to our coordinators. LoRAs are a capability, which is omitted if they are not permitted.
     pub fn exclusions(self) -> Vec<Exclusion> {
         let all = [

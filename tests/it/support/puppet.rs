@@ -83,6 +83,7 @@ impl Puppet {
             worker: WorkerId(1_000_000 + session.0 as i64),
             owner: AccountId(9),
             prefers: Vec::new(),
+            own_only: false,
             trusted: false,
             kinds: Kinds::from(Kind::Text),
             formats: Formats::NEUTRAL,

@@ -81,6 +81,7 @@ impl Poller {
             worker: self.id,
             owner: AccountId(1000 + self.id.0),
             prefers: Vec::new(),
+            own_only: false,
             trusted: false,
             kinds: self.kind.into(),
             formats: Formats::LEGACY,

@@ -138,6 +138,7 @@ impl Rig {
             worker: self.id,
             owner: AccountId(1000 + self.id.0),
             prefers: Vec::new(),
+            own_only: false,
             trusted: false,
             kinds: Kind::Text.into(),
             formats,

@@ -199,6 +199,7 @@ impl Desk {
             worker: WorkerId(worker),
             owner: AccountId(100 + worker),
             prefers: Vec::new(),
+            own_only: false,
             trusted: false,
             kinds: Kind::Text.into(),
             formats,

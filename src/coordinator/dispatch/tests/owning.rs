@@ -81,6 +81,22 @@ fn a_worker_in_maintenance_is_given_its_owners_jobs_only() {
 }
 
 #[test]
+fn a_worker_whose_owner_takes_no_jobs_of_others_is_given_the_owners_only() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, OURS);
+    registration.own_only = true;
+    desk.wait_for(1);
+    desk.take();
+    desk.connect(registration);
+    assert!(desk.offers().is_empty());
+    let own = desk.wait_for(101);
+    assert_eq!(desk.offer().job.id, own);
+    desk.decide(1, FAST);
+    desk.wait_for(1);
+    assert!(desk.offers().is_empty(), "other terms change nothing");
+}
+
+#[test]
 fn maintenance_begins_with_the_next_job_and_what_runs_goes_on() {
     let mut desk = Desk::new();
     let session = desk.ours(1);

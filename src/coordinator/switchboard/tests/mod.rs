@@ -148,6 +148,7 @@ fn registration(
         worker,
         owner: AccountId(9),
         prefers: Vec::new(),
+        own_only: false,
         trusted: false,
         kinds: Kinds::from(Kind::Text),
         formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::jobs::{Job, Phase as JobPhase};
-use super::words::{Agreement, Finishing, Output, Peer, Slot, Work};
+use super::leaving::NORMAL;
+use super::words::{Agreement, Ending, Finishing, Output, Peer, Slot, Work};
 use super::{Open, Phase, Resumable, Session, send};
 use muster_protocol::link::{
     About, Extension, FromWorker, JobFrame, Ready, RefusalCode, ToWorker, Verdict,
@@ -51,6 +52,13 @@ impl Session {
             return;
         }
         let agreement = Agreement::new(ready.ext.as_ref());
+        let wanted = self.registration.ext.as_ref().map(|ext| ext.want);
+        let wants_own = wanted.is_some_and(|want| want.has(Extension::OwnJobs));
+        if wants_own && !agreement.has(Extension::OwnJobs) {
+            let why = "the coordinator's version does not know jobs = \"own\", and would send jobs of other accounts";
+            out.push(Output::Close(Some(NORMAL)));
+            return self.over(Ending::Refused(why.to_owned()), out);
+        }
         let told = self.form();
         self.is_public = agreement.peer() == Peer::Public;
         self.is_outdated |= self.form() != told;

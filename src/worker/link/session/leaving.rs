@@ -19,7 +19,7 @@ const UNDISPUTED: Duration = Duration::from_secs(900);
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 /// Public coordinators: away until the owner is done with the machine.
 const UNTIL_RESUMED: Moment = Moment(Duration::MAX);
-const NORMAL: u16 = 1000;
+pub(super) const NORMAL: u16 = 1000;
 const REPLACED: u16 = 1012;
 const REFUSED: u16 = 4003;
 
@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    fn over(&mut self, ending: Ending, out: &mut Vec<Output>) {
+    pub(super) fn over(&mut self, ending: Ending, out: &mut Vec<Output>) {
         self.forget_all(out);
         self.phase = Phase::Over;
         out.push(Output::Over(ending));

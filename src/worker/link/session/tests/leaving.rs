@@ -1,10 +1,10 @@
 //! Draining and pausing, on either side.
 
-use super::{JOB, Line, done, secs};
+use super::{JOB, Line, done, ready, secs};
 use crate::link::offer::Said;
 use crate::link::session::{Ending, Input, Output};
 use muster_protocol::job::{JobId, Kudos};
-use muster_protocol::link::{About, FromWorker, JobFrame, Payload, ToWorker};
+use muster_protocol::link::{About, Extensions, FromWorker, JobFrame, Payload, Ready, ToWorker};
 
 #[test]
 fn a_coordinator_that_says_it_drains_is_dialled_again_soon() {
@@ -88,4 +88,17 @@ fn a_pause_leaves_public_coordinators_and_stays_with_ours() {
     let retry_after = secs(30);
     line.say(slot, Said::Busy { retry_after });
     assert!(matches!(line.sent()[..], [FromWorker::Busy { about, .. }] if about.seq == Some(1)));
+}
+
+#[test]
+fn a_worker_for_its_owner_alone_leaves_a_coordinator_that_has_jobs_of_others_for_it() {
+    let ends = |answer: ToWorker| {
+        let mut line = Line::wanting(Extensions::all());
+        line.put(Input::Opened);
+        line.hear(answer);
+        let mut outputs = line.outputs().into_iter();
+        outputs.any(|output| matches!(output, Output::Over(Ending::Refused(_))))
+    };
+    assert!(!ends(ready(&[])));
+    assert!(ends(ToWorker::Ready(Ready::default())));
 }

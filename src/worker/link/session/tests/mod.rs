@@ -18,8 +18,8 @@ use crate::link::offer::Said;
 use crate::link::session::{Input, Moment, Output, Session, Settings, Slot};
 use muster_protocol::job::{Event, FinishReason, JobId, TokenEvent, Usage};
 use muster_protocol::link::{
-    About, Agreed, Extensions, FromWorker, JobFrame, Payload, Ready, Registration, ToWorker,
-    VERSION, Verdict, Wanted,
+    About, Agreed, Extension, Extensions, FromWorker, JobFrame, Payload, Ready, Registration,
+    ToWorker, VERSION, Verdict, Wanted,
 };
 
 const JOB: JobId = JobId(uuid::Uuid::from_u128(7));
@@ -33,10 +33,14 @@ struct Line {
 
 impl Line {
     fn new() -> Self {
+        Self::wanting(Extensions::all().without(Extension::OwnJobs))
+    }
+
+    fn wanting(want: Extensions) -> Self {
         let mut registration = Registration::new("key", "rig", vec!["demo".to_owned()]);
         registration.ext = Some(Wanted {
             version: VERSION,
-            want: Extensions::all(),
+            want,
             can: Vec::new(),
             excludes: Vec::new(),
             max_frame: None,
