@@ -178,7 +178,11 @@ fn of_worker(report: &WorkerReport) -> String {
         for coordinator in &report.coordinators {
             let reason = coordinator.reason.as_ref();
             let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            let state = format!("{}{reason}", coordinator.state);
+            let own = match coordinator.own_jobs {
+                true => ", your own jobs alone",
+                false => "",
+            };
+            let state = format!("{}{own}{reason}", coordinator.state);
             table.row([
                 coordinator.name.clone(),
                 state,

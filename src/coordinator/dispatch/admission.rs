@@ -16,12 +16,15 @@ use super::queue::Ticket;
 use super::refusal::Refusal;
 use super::timers::Alarm;
 use super::wants::Judged;
-use super::workers::{Choice, Worker};
+use super::workers::WorkerModel;
 
 impl Dispatcher {
     /// Whether the queue would accept this job now. Changes nothing.
     pub fn feasible(&mut self, job: &Job) -> Result<(), Refusal> {
-        self.lane_for(job, Capabilities::default()).map(|_| ())
+        match self.lane_for(job, Capabilities::default()) {
+            Err(_) if self.awaits_own_worker(job) => Ok(()),
+            lane => lane.map(|_| ()),
+        }
     }
 
     /// `begun` has the output of the jobs that earlier coordinators began, in the order of the jobs.
@@ -82,37 +85,35 @@ impl Dispatcher {
         Ok(lanes)
     }
 
-    /// The lane of a job. A durable job may queue without an online worker, until one connects or the job expires.
+    /// The lane of a job. A durable job may queue without an online worker, until one connects or the job expires; so may
+    /// a job whose owner's worker takes no jobs of others, and is in no lane.
     fn lane_or_wait(&mut self, job: &Job, also: Capabilities) -> Result<LaneId, Refusal> {
-        match self.lane_for(job, also) {
-            Err(Refusal::Unserved { .. }) if job.durable => Ok(self.lane_to_wait_in(job, also)),
-            Err(refusal @ Refusal::Unserved { .. }) => self.lane_of_own_worker(job).ok_or(refusal),
-            Ok(lane) if !job.durable => {
-                self.check_pause(lane, job)?;
-                Ok(lane)
+        let lane = match self.lane_for(job, also) {
+            Err(Refusal::Unserved { .. }) if job.durable || self.awaits_own_worker(job) => {
+                self.lane_to_wait_in(job, also)
             }
-            lane => lane,
-        }
-    }
-
-    /// The lane of a job that only workers for their owner's jobs alone serve, where the job is that owner's.
-    fn lane_of_own_worker(&mut self, job: &Job) -> Option<LaneId> {
-        self.own_workers(job.account).next()?;
-        let id = self.lane_to_wait_in(job, Capabilities::default());
-        let need = &self.lanes.lane(id)?.need;
-        let mut workers = self.own_workers(job.account);
-        let serves = |worker: &Worker| {
-            worker.can_serve(need) && worker.model_for(need, Choice::First).is_some()
+            lane => lane?,
         };
-        workers.any(serves).then_some(id)
+        if !job.durable {
+            self.check_pause(lane, job)?;
+        }
+        Ok(lane)
     }
 
-    fn own_workers(&self, account: AccountId) -> impl Iterator<Item = &Worker> {
+    /// Whether a connected worker that takes its owner's jobs alone serves this job of its owner, now or later.
+    pub(super) fn awaits_own_worker(&self, job: &Job) -> bool {
+        let need = Need::of(job, Capabilities::default());
+        self.own_models(job.account, &need).next().is_some()
+    }
+
+    /// The models that serve this need at connected workers for the jobs of this account alone.
+    fn own_models(&self, account: AccountId, need: &Need) -> impl Iterator<Item = &WorkerModel> {
         let first = (account, WorkerId(i64::MIN));
         let last = (account, WorkerId(i64::MAX));
         let own = self.own_only.range(first..=last);
         let own = own.filter_map(|(_, id)| self.workers.get(id));
-        own.filter(|worker| worker.session.is_some())
+        let own = own.filter(|worker| worker.session.is_some() && worker.can_serve(need));
+        own.flat_map(|worker| worker.models_for(need))
     }
 
     /// A request does not wait for workers that are all paused by their owners.
@@ -122,6 +123,8 @@ impl Dispatcher {
             let listings = listings.filter(move |listing| listing.lane == lane);
             listings.flat_map(|listing| listing.models.iter().map(|at| &worker.models[*at]))
         });
+        let need = Need::of(job, Capabilities::default());
+        let listings = listings.chain(self.own_models(job.account, &need));
         let mut soonest: Option<i64> = None;
         for model in listings {
             match model.paused_until {

@@ -49,7 +49,7 @@ impl Dispatcher {
         };
         if lane.online == 0 && waiting {
             let end = *lane.unserved_since.get_or_insert(now) + patience;
-            // Only durable jobs are still here after that; they are checked periodically.
+            // Jobs that are still here after that keep waiting; they are checked periodically.
             let next = if end > now { end } else { now + patience };
             self.timers.set_by(Alarm::Lane(id), next);
         }
@@ -115,13 +115,13 @@ impl Dispatcher {
         }
     }
 
-    /// No worker came in time: fails the lane's jobs, except durable ones, which keep waiting.
+    /// No worker came in time: fails the lane's jobs, except durable ones and those that their owner's worker will do.
     fn end_unserved(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
         for ticket in self.queue.in_lane(lane) {
             let Some(entry) = self.jobs.get(&ticket.job) else {
                 continue;
             };
-            if entry.job.durable {
+            if entry.job.durable || self.awaits_own_worker(&entry.job) {
                 continue;
             }
             let failure = match entry.has_output() {

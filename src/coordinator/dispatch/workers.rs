@@ -287,6 +287,14 @@ impl Worker {
         }
     }
 
+    /// The models that serve this need, busy ones included.
+    pub fn models_for(&self, need: &Need) -> impl Iterator<Item = &WorkerModel> {
+        let is_wanted =
+            |model: &WorkerModel| need.models.is_empty() || need.models.contains(&model.name);
+        let offered = self.models.iter().filter(|model| model.offered);
+        offered.filter(move |model| is_wanted(model) && model.can_do(need))
+    }
+
     /// Defaults of this model for settings that the job leaves out.
     pub fn defaults(&self, model: usize) -> ModelDefaults {
         let offering = &self.models[model].offering;

@@ -39,6 +39,8 @@ pub struct LineState {
     pub problem: Option<LinkProblem>,
     /// Why a polled coordinator passed this worker over.
     pub skips: Option<String>,
+    /// Whether its section takes the jobs of the owner's account alone.
+    pub own_jobs: bool,
     pub reply: InquiryReply,
 }
 
@@ -215,6 +217,13 @@ fn of_demand(
         false => "no jobs since the start".to_owned(),
     };
     let mut found = Vec::new();
+    if line.own_jobs {
+        let text =
+            format!("{since}: it takes the jobs of your own account alone, which has sent none");
+        let own = cause("own_jobs", text)
+            .remedy("remove jobs = \"own\" from its section to take those of others");
+        return vec![own.at(&line.label)];
+    }
     if let Some(skips) = &line.skips {
         let text = format!("jobs wait there that this worker does not get: {skips}");
         found.push(cause("skipped", text).at(&line.label));
@@ -289,6 +298,7 @@ mod tests {
             maintenance: None,
             problem: None,
             skips: None,
+            own_jobs: false,
             reply: InquiryReply::default(),
         }
     }
@@ -402,6 +412,11 @@ mod tests {
         };
         let (name, text, _) = demanded(slow);
         assert!(name == "slower" && text.contains("25 %"), "{text}");
+        let mut own = line(Standing::Connected(Peer::Ours));
+        own.own_jobs = true;
+        let (name, text, remedy) = only(&[own]);
+        assert!(name == "own_jobs" && text.contains("your own account"));
+        assert!(remedy.contains("jobs = \"own\""), "{remedy}");
         let mut maintenance = line(Standing::Connected(Peer::Ours));
         maintenance.maintenance = Some("too slow".to_owned());
         let (name, text, _) = only(&[maintenance]);

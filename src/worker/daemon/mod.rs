@@ -119,6 +119,7 @@ pub async fn run(
     let state = WorkerState::new(&config.worker.name());
     let mut control = ControlSocket::open(&config.worker.data_dir, state.clone(), &tasks).await;
     state.follows(&config.owner);
+    state.works_for(&posts);
     let of_worker = (&state, control.commands());
     page::open(config, (catalog, hub), of_worker, tools, &tasks).await;
     state

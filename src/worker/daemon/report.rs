@@ -204,6 +204,9 @@ pub struct CoordinatorReport {
     /// The coordinator's words where it refuses the worker or has it in maintenance; the last error while the worker
     /// connects.
     pub reason: Option<String>,
+    /// Whether it has jobs of the owner's account alone for this worker.
+    #[serde(default)]
+    pub own_jobs: bool,
     #[serde(default)]
     pub since_start: TallyReport,
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! The state of a running worker, for `worker status`: its device, models, downloads, coordinators and jobs. Readable
 //! at any time, even while a model loads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ use super::report::{
     TallyReport, UpstreamReport, WorkerReport,
 };
 use super::summary::{Activity, Counters};
-use super::{DeviceModel, Worker};
+use super::{DeviceModel, Post, Worker};
 use crate::link::{Link, Standing, Tally};
 use crate::upstream::{UpstreamModel, UpstreamState, UpstreamWatch};
 use muster_config::OwnerConfig;
@@ -57,6 +57,8 @@ struct Sources {
     counters: Counters,
     paces: Arc<Paces>,
     lines: Vec<(String, Link)>,
+    /// The coordinators whose sections take the owner's jobs alone.
+    own_jobs: BTreeSet<String>,
     upstreams: Option<UpstreamWatch>,
     /// Totals of earlier workers in this process.
     earlier: (Totals, Activity),
@@ -85,6 +87,7 @@ impl WorkerState {
             counters: Counters::default(),
             paces: Arc::default(),
             lines: Vec::new(),
+            own_jobs: BTreeSet::new(),
             earlier: Default::default(),
             history: History::default(),
             inquiries: Inquiries::default(),
@@ -183,6 +186,12 @@ impl WorkerState {
         sources.counters = worker.counters().clone();
         sources.paces = Arc::clone(&worker.paces);
         sources.lines = worker.named_links();
+    }
+
+    /// The coordinators that the worker is for.
+    pub fn works_for(&self, posts: &[Post]) {
+        let own = posts.iter().filter(|post| !post.terms.permissions.others);
+        self.lock().own_jobs = own.map(|post| post.label.clone()).collect();
     }
 
     /// Models of other programs.
@@ -355,6 +364,7 @@ impl Sources {
             reports.push(CoordinatorReport {
                 since_start: tally_of(&totals.coordinators, label),
                 today: tally_of(&today.coordinators, label),
+                own_jobs: self.own_jobs.contains(label),
                 held_jobs,
                 held_kudos: demand.and_then(|demand| demand.held_kudos),
                 last_job_at: self.last_job(|name| name == label).and_then(seconds),
@@ -399,6 +409,7 @@ impl Sources {
             maintenance: feedback.maintenance(),
             problem: feedback.problem(),
             skips: feedback.skips(),
+            own_jobs: self.own_jobs.contains(label),
             reply: self.inquiries.of(label),
         }
     }

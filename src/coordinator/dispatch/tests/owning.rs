@@ -97,6 +97,39 @@ fn a_worker_whose_owner_takes_no_jobs_of_others_is_given_the_owners_only() {
 }
 
 #[test]
+fn a_request_waits_for_the_worker_that_is_there_for_its_owner_alone() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, OURS);
+    registration.own_only = true;
+    registration.slots = 1;
+    registration.models[0].slots = 1;
+    desk.connect(registration);
+    let mut direct = |account| {
+        let mut job = desk.new_job();
+        job.account = AccountId(account);
+        assert_eq!(desk.dispatcher.feasible(&job).is_ok(), account == 101);
+        let id = desk.submit(job);
+        let effects = desk.take();
+        let is_refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });
+        assert_eq!(effects.iter().any(is_refused), account != 101);
+        let offer = effects.into_iter().find_map(|effect| match effect {
+            Effect::Offer(offer) => Some(offer),
+            _ => None,
+        });
+        (id, offer)
+    };
+    assert!(direct(1).1.is_none());
+    let first = direct(101).1.unwrap();
+    let (waiting, offer) = direct(101);
+    assert!(offer.is_none(), "the worker is busy");
+    let patience = desk.dispatcher.settings.unserved_patience;
+    desk.wait(patience + secs(1));
+    assert!(desk.ends().is_empty());
+    desk.say(&first, token(1)).say(&first, done());
+    assert_eq!(desk.offer().job.id, waiting);
+}
+
+#[test]
 fn maintenance_begins_with_the_next_job_and_what_runs_goes_on() {
     let mut desk = Desk::new();
     let session = desk.ours(1);
