@@ -33,8 +33,8 @@ settings! {
         images: Option<bool>; unset "as the program says, else false",
         /// How long the program may send nothing during a job before the job goes to another worker.
         silence: Duration where (1..=3600) = "2m",
-        /// How long a text whose client has a part of it goes on when the owner pauses. No other worker can go on with it, and the worker cannot free the program's memory. Set it to 0 to end such texts at once, with an error for their clients.
-        finish_within: Duration where (0..=3600) = "1m",
+        /// How long a text whose client has a part of it goes on when the owner pauses; the worker cannot free the program's memory. Set it to 0 to hand such texts back at once, also those that no other worker can go on with, or to more to end them here.
+        finish_within: Option<Duration> where (0..=3600); unset "0 for texts that another worker can go on with, else 1m",
         /// Send jobs to another machine. Set it only where you may pass on what strangers write.
         remote: bool = false,
     }

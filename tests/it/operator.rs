@@ -60,7 +60,7 @@ impl Running {
     }
 
     /// The worker of this process, as `worker status` tells it.
-    fn report(&self) -> Value {
+    pub fn report(&self) -> Value {
         let data = self.folder.path().join("data");
         let said = worker(&["status", "--json", "--data-dir", data.to_str().unwrap()]);
         let report: Value = serde_json::from_str(&said.run().ok()).unwrap();

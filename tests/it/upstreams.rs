@@ -158,7 +158,11 @@ fn a_program_that_misbehaves_is_blamed_and_asked_again() {
 
 /// A streamed chat, read up to a line with this word.
 fn begun_stream(serve: &Serve, word: &str) -> BufReader<TcpStream> {
-    let body = chat_body(json!({"stream": true}));
+    begun_stream_of(serve, &chat_body(json!({"stream": true})), word).1
+}
+
+/// The same with what was read.
+fn begun_stream_of(serve: &Serve, body: &str, word: &str) -> (String, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(&serve.address).unwrap();
     write!(
         stream,
@@ -168,12 +172,12 @@ fn begun_stream(serve: &Serve, word: &str) -> BufReader<TcpStream> {
     )
     .unwrap();
     let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    while !line.contains(word) {
-        line.clear();
-        assert!(reader.read_line(&mut line).unwrap() > 0);
+    let (mut begun, mut read) = (String::new(), 0);
+    while !begun[read..].contains(word) {
+        read = begun.len();
+        assert!(reader.read_line(&mut begun).unwrap() > 0, "{begun}");
     }
-    reader
+    (begun, reader)
 }
 
 #[test]
@@ -203,6 +207,152 @@ fn a_text_that_has_begun_ends_while_its_owner_pauses_as_long_as_the_owner_says()
         assert_eq!(found, (ends_well, !ends_well), "{rest}");
         program.is(Mode::Good);
     }
+}
+
+/// The text, the finish reason and the usage of a stream.
+fn streamed(stream: &str) -> (String, Value, Value) {
+    let chunks = stream.lines().filter_map(|line| {
+        let data = line.strip_prefix("data: ")?;
+        serde_json::from_str::<Value>(data).ok()
+    });
+    let (mut text, mut finish, mut usage) = (String::new(), Value::Null, Value::Null);
+    for chunk in chunks {
+        assert!(chunk["error"].is_null(), "{stream}");
+        let choice = &chunk["choices"][0];
+        text += choice["delta"]["content"].as_str().unwrap_or_default();
+        for (found, kept) in [
+            (&choice["finish_reason"], &mut finish),
+            (&chunk["usage"], &mut usage),
+        ] {
+            if !found.is_null() {
+                *kept = found.clone();
+            }
+        }
+    }
+    (text, finish, usage)
+}
+
+fn count_to(last: usize) -> String {
+    let words: Vec<String> = (1..=last).map(|word| format!("w{word}")).collect();
+    words.join(" ")
+}
+
+/// A worker of this name whose model is that of the program.
+fn named_daemon(serve: &Serve, name: &str, program: &Program) -> Running {
+    let section = format!(
+        "[worker]\nname = \"{name}\"\n[models]\ntheirs = {{ upstream = {{ url = \"{}\" }} }}\n",
+        program.url()
+    );
+    daemon(serve, &section)
+}
+
+/// A stream that stands still after three words, as a text, and its reader.
+fn held_count(serve: &Serve, more: Value) -> (String, BufReader<TcpStream>) {
+    let mut body = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let body_map = body.as_object_mut().unwrap();
+    body_map.extend(more.as_object().unwrap().clone());
+    begun_stream_of(serve, &chat_body(body), "w3")
+}
+
+#[test]
+fn a_text_of_a_program_goes_on_at_another_one_when_its_owner_pauses() {
+    let serve = serve("");
+    let programs = [Program::start(), Program::start()];
+    let mut daemons = ["first", "second"].map(|name| {
+        let at = usize::from(name == "second");
+        named_daemon(&serve, name, &programs[at])
+    });
+    wait_for_model(&serve, "theirs");
+    for (more, words, finish) in [
+        (json!({}), 12, "stop"),
+        (json!({"max_tokens": 8}), 8, "length"),
+    ] {
+        let before = programs.each_ref().map(Program::asked);
+        programs
+            .iter()
+            .for_each(|program| program.is(Mode::CountsHeld));
+        let (begun, mut stream) = held_count(&serve, more);
+        let at = usize::from(programs[0].asked() == before[0]);
+        let other = 1 - at;
+        programs[other].is(Mode::Counts);
+        daemons[at].signal("-USR1");
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        let (text, end, usage) = streamed(&(begun + &rest));
+        assert_eq!((text, end), (count_to(words), json!(finish)), "{rest}");
+        assert_eq!(
+            (&usage["prompt_tokens"], &usage["completion_tokens"]),
+            (&json!(1), &json!(words)),
+            "{usage}"
+        );
+        let asked = programs[other].last_body();
+        let last = json!({"role": "assistant", "content": "w1 w2 w3"});
+        assert_eq!(
+            (&asked["messages"][1], &asked["add_generation_prompt"]),
+            (&last, &json!(false))
+        );
+        eventually_blocking("the paused program to be left", || {
+            let report = daemons[at].report();
+            match report["jobs"]["running"] == 0 && report["pause"]["state"] == "paused" {
+                true => Ok(()),
+                false => Err(report),
+            }
+        });
+        daemons[at].signal("-USR2");
+        daemons[at].wait_for("resumed");
+    }
+}
+
+#[test]
+fn a_text_of_a_program_waits_for_the_end_of_the_pause_where_no_other_worker_goes_on() {
+    let (serve, program) = (serve(""), Program::start());
+    let mut daemon = named_daemon(&serve, "only", &program);
+    wait_for_model(&serve, "theirs");
+    program.is(Mode::CountsHeld);
+    let (begun, mut stream) = held_count(&serve, json!({}));
+    daemon.signal("-USR1");
+    daemon.wait_for("paused by command");
+    program.is(Mode::Counts);
+    daemon.signal("-USR2");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    let (text, finish, usage) = streamed(&(begun + &rest));
+    assert_eq!((text, finish), (count_to(12), json!("stop")), "{rest}");
+    assert_eq!(usage["completion_tokens"], 12, "{usage}");
+}
+
+#[test]
+fn a_text_of_a_program_goes_on_in_an_engine() {
+    let (serve, program) = (serve(""), Program::start());
+    let section = format!(
+        "[worker]\nname = \"program\"\n[models]\ndemo-text = {{ upstream = {{ url = \"{}\", model = \"theirs\" }} }}\n",
+        program.url()
+    );
+    let mut first = daemon(&serve, &section);
+    wait_for_model(&serve, "demo-text");
+    program.is(Mode::CountsHeld);
+    let (begun, mut stream) = held_count(
+        &serve,
+        json!({"model": "demo-text", "max_tokens": 20, "temperature": 0}),
+    );
+    let sections = "[worker]\nname = \"engine\"\n[models]\nserve = [\"demo-text\"]\n";
+    let _second = daemon(&serve, sections);
+    eventually_blocking("both workers to offer the model", || {
+        let models = body_of(&serve.get("/v1/status/models"));
+        let count = models.as_array().into_iter().flatten();
+        let count = count.filter(|model| model["name"] == "demo-text" && model["count"] == 2);
+        match count.count() {
+            0 => Err(models),
+            _ => Ok(()),
+        }
+    });
+    first.signal("-USR1");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    let (text, _, usage) = streamed(&(begun + &rest));
+    assert!(text.starts_with("w1 w2 w3") && text.len() > 8, "{text:?}");
+    let written = usage["completion_tokens"].as_u64().unwrap();
+    assert!((4..=20).contains(&written), "{usage}");
 }
 
 #[test]

@@ -114,6 +114,8 @@ pub struct Prefill {
     pub tokens: Vec<u32>,
     /// The content delivered with the tokens; it may lag behind them.
     pub text: String,
+    /// Tokens in the text, where the text is all of the output and a worker may continue from it alone.
+    pub written: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

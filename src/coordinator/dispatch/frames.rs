@@ -13,7 +13,7 @@ use muster_protocol::job::{
 use super::Dispatcher;
 use super::effect::{Effect, Outcome};
 use super::input::{Frame, Report, Said};
-use super::jobs::{Lease, Phase, State, weight};
+use super::jobs::{Lease, OutputSource, Phase, State, weight};
 use super::workers::{Hold, Sample, Worker};
 
 /// Interval of confirmations, in frames, for workers that keep frames until they are confirmed.
@@ -126,10 +126,7 @@ impl Dispatcher {
             let why = format!("the worker sent {bytes} bytes of output, the job allows {most}");
             return self.break_off(job, why, out);
         }
-        let tells_tokens = self
-            .workers
-            .get(&worker)
-            .is_some_and(|it| it.extensions.resume);
+        let source = self.output_source(job, worker);
         let Some(entry) = self.jobs.get_mut(&job) else {
             return;
         };
@@ -156,11 +153,24 @@ impl Dispatcher {
         }
         let is_sign_of_life = event.is_output()
             || matches!(&event, Event::Progress(progress) if is_completed_step(*progress));
-        if entry.delivered.admit(&event, tells_tokens) {
+        if entry.delivered.admit(&event, source) {
             out.push(Effect::Relay { job, event });
         }
         if is_sign_of_life {
             self.clear_suspicion(job);
+        }
+    }
+
+    fn output_source(&self, job: JobId, worker: WorkerId) -> OutputSource {
+        let lease = self.jobs.get(&job).and_then(|entry| entry.lease());
+        let (Some(lease), Some(worker)) = (lease, self.workers.get(&worker)) else {
+            return OutputSource::Opaque;
+        };
+        let upstream = &worker.models[lease.model].offering.details.upstream;
+        match (worker.extensions.resume, upstream) {
+            (false, _) => OutputSource::Opaque,
+            (true, Some(_)) => OutputSource::Text,
+            (true, None) => OutputSource::Tokens,
         }
     }
 

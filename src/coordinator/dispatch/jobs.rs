@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_protocol::job::{Event, Job, JobId, Progress, UnixMillis, Usage, WorkerId};
+use muster_protocol::job::{Channel, Event, Job, JobId, Progress, UnixMillis, Usage, WorkerId};
 
 use super::clock::Mono;
 use super::effect::{Outcome, Part, Prefill, Timing};
@@ -123,14 +123,32 @@ pub struct Delivered {
     pub started: bool,
     pub percent: Option<u8>,
     pub events: u64,
+    /// Of all text, unless some of it came without.
     pub tokens: Vec<u32>,
     pub text: String,
+    /// Tokens of the output, where a piece without ids counts as one.
+    pub written: u32,
+    /// Part of the output came without its tokens, so it continues from its text alone.
+    pub lacks_tokens: bool,
+    /// Part of the output is a thought or a tool call, so its text does not say where it stands.
+    pub is_mixed: bool,
     /// Bytes of all text, kept or not.
     pub bytes: usize,
     /// Size of all output, with calls and log probabilities.
     pub weight: usize,
-    /// Part of the output came without its tokens or is too long to keep, so no other worker can continue it.
+    /// Part of the output came without its text being known, or is too long to keep, so no other worker can continue it.
     pub opaque: bool,
+}
+
+/// What a worker tells of its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputSource {
+    /// Each piece of text with its tokens.
+    Tokens,
+    /// The text alone, as upstream programs tell no tokens.
+    Text,
+    /// Neither reliably.
+    Opaque,
 }
 
 #[derive(Debug, Default)]
@@ -206,6 +224,7 @@ impl Entry {
         self.history.parts.clear();
         self.history.usage = None;
         self.history.first_output = None;
+        self.history.refused.clear();
     }
 
     pub fn has_output(&self) -> bool {
@@ -231,6 +250,7 @@ impl Entry {
             Box::new(Prefill {
                 tokens: self.delivered.tokens.clone(),
                 text: self.delivered.text.clone(),
+                written: self.delivered.tokens_in_text(),
             })
         })
     }
@@ -280,7 +300,7 @@ impl Delivered {
     }
 
     /// Records an event before it is relayed. False if the client already has it from an earlier attempt.
-    pub fn admit(&mut self, event: &Event, tells_tokens: bool) -> bool {
+    pub fn admit(&mut self, event: &Event, source: OutputSource) -> bool {
         self.weight = self.weight.saturating_add(weight(event));
         match event {
             Event::Started { .. } => !std::mem::replace(&mut self.started, true),
@@ -290,15 +310,17 @@ impl Delivered {
                 further
             }
             Event::Token(token) => {
-                self.note(&token.ids, &token.text, tells_tokens);
+                self.is_mixed |= token.channel != Channel::Content;
+                self.note(&token.ids, &token.text, source);
                 true
             }
             Event::ToolCall(call) => {
-                self.note(&call.ids, "", tells_tokens);
+                self.is_mixed = true;
+                self.note(&call.ids, "", source);
                 true
             }
             Event::Media(_) | Event::Part(_) => {
-                self.note(&[], "", false);
+                self.note(&[], "", OutputSource::Opaque);
                 true
             }
             Event::Note(_) | Event::Preview { .. } | Event::Usage(_) | Event::Prompt(_) => true,
@@ -310,18 +332,36 @@ impl Delivered {
 
     /// Whether another worker can continue the output without a gap or a repetition.
     pub fn can_go_on(&self) -> bool {
+        self.has_tokens() || self.tokens_in_text().is_some()
+    }
+
+    /// Whether another worker can continue it as if it had written all of it.
+    pub fn has_tokens(&self) -> bool {
         !self.opaque && !self.tokens.is_empty()
     }
 
-    fn note(&mut self, ids: &[u32], text: &str, tells_tokens: bool) {
+    /// How many tokens its text has, where the text is all of the output.
+    fn tokens_in_text(&self) -> Option<u32> {
+        let is_all = !self.opaque && !self.is_mixed && !self.text.is_empty();
+        is_all.then_some(self.written)
+    }
+
+    fn note(&mut self, ids: &[u32], text: &str, source: OutputSource) {
         self.events += 1;
         self.bytes = self.bytes.saturating_add(text.len());
+        let pieces = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let pieces = pieces.max(u32::from(!text.is_empty()));
+        self.written = self.written.saturating_add(pieces);
+        self.lacks_tokens |= source == OutputSource::Text;
         let kept = 4 * (self.tokens.len() + ids.len()) + self.text.len() + text.len();
-        self.opaque |= !tells_tokens || kept > MOST_KEPT;
+        self.opaque |= source == OutputSource::Opaque || kept > MOST_KEPT;
         if self.opaque {
             (self.tokens, self.text) = (Vec::new(), String::new());
         } else {
-            self.tokens.extend_from_slice(ids);
+            match self.lacks_tokens {
+                true => self.tokens = Vec::new(),
+                false => self.tokens.extend_from_slice(ids),
+            }
             self.text.push_str(text);
         }
     }

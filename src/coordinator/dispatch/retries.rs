@@ -80,8 +80,13 @@ impl Dispatcher {
         };
         // A worker that wrote part of this job has only paused it, and may resume it later.
         let cannot_continue = entry.has_output() && lease.events == 0;
+        let is_restartable = entry.job.limits.restartable;
         if cannot_continue {
             entry.history.refused.push(worker);
+        }
+        if cannot_continue && is_restartable && !self.is_servable(job) {
+            self.start_over(job, out);
+            return self.requeue(job, None, out);
         }
         let cause = cannot_continue.then(|| {
             Failure::new(
@@ -179,16 +184,20 @@ impl Dispatcher {
         self.watch_lane(lane);
     }
 
-    /// Restarts an output that the client has not seen and no online worker can continue. The retry limit applies as
-    /// for other failures.
+    /// Restarts an output that the client has not seen and no online worker can continue by its tokens: a new one is
+    /// better than one that another model's worker continues from its text. The retry limit applies as for other failures.
     fn start_over_unless_continued(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;
         };
-        let (can_go_on, wanted) = (entry.delivered.can_go_on(), entry.job.clone());
+        let (can_go_on, wanted) = (entry.delivered.has_tokens(), entry.job.clone());
         if can_go_on && self.lane_for(&wanted, Capabilities::CONTINUE).is_ok() {
             return;
         }
+        self.start_over(job, out);
+    }
+
+    fn start_over(&mut self, job: JobId, out: &mut Vec<Effect>) {
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.start_over();
         }

@@ -87,6 +87,7 @@ pub fn prefill(prefill: &dispatch::Prefill) -> Prefill {
     Prefill {
         text: prefill.text.clone(),
         tokens: prefill.tokens.clone(),
+        written: prefill.written,
     }
 }
 

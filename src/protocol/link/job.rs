@@ -58,12 +58,15 @@ pub struct UploadSlot {
     pub content_type: String,
 }
 
-/// Output delivered by an earlier attempt. The text may lag behind the tokens.
+/// Output delivered by an earlier attempt. The text may lag behind the tokens, which are absent where its worker told none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Prefill {
     pub text: String,
     pub tokens: Vec<u32>,
+    /// Tokens in the text, where the text is all of the output: no thoughts, no tool calls. A worker may then go on from
+    /// the text alone.
+    pub written: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -236,6 +239,7 @@ impl JobFrame {
             object.object("prefill", |inner| {
                 inner.text("text", &prefill.text);
                 inner.numbers("tokens", &prefill.tokens);
+                inner.number_if("written", prefill.written);
             });
         }
         object.text_if("cache_salt", self.cache_salt.as_deref());

@@ -213,6 +213,7 @@ fn what_the_coordinator_adds_for_our_own_peers_crosses_too() {
         prefill: Some(Prefill {
             text: "up".to_owned(),
             tokens: vec![4, 5],
+            written: Some(2),
         }),
         cache_salt: Some("5eed".to_owned()),
         deadline: Some(Duration::from_secs(9)),

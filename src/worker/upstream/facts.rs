@@ -315,7 +315,7 @@ mod tests {
             tools: None,
             images: None,
             silence: Duration::from_secs(1),
-            finish_within: Duration::from_secs(1),
+            finish_within: None,
         }
     }
 

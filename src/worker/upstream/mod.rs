@@ -8,12 +8,14 @@
 //! | `model` | an available model |
 //! | `watch` | the list of available models |
 //! | `answer` | the events of a text, and token counts with upper bounds |
+//! | `continuation` | the request for the rest of a text that another worker began |
 //! | `openai`, `ollama`, `a1111` | requests and replies of each API |
 //! | `image_settings` | image settings in these APIs' formats |
 
 mod a1111;
 mod answer;
 mod client;
+mod continuation;
 mod error;
 mod facts;
 mod image_settings;
@@ -24,6 +26,7 @@ mod openai;
 mod watch;
 
 pub use answer::{AnswerEvent, UpstreamAnswer};
+pub use continuation::Continuation;
 pub use error::UpstreamError;
 pub use image_settings::ImageSettings;
 pub use model::{UpstreamKind, UpstreamModel};
@@ -58,6 +61,6 @@ pub struct UpstreamWish {
     pub images: Option<bool>,
     /// How long a job waits for the next byte.
     pub silence: Duration,
-    /// Time for a text to finish when the owner pauses.
-    pub finish_within: Duration,
+    /// Time for a text to finish when the owner pauses. `None`: only for texts that no other worker can continue.
+    pub finish_within: Option<Duration>,
 }

@@ -9,10 +9,14 @@ use tokio::sync::Notify;
 
 use super::answer::UpstreamAnswer;
 use super::client::UpstreamClient;
-use super::facts::{self, UpstreamFacts};
+use super::continuation;
+use super::facts::{self, Software, UpstreamFacts};
 use super::image_settings::ImageSettings;
 use super::{Api, UpstreamError, UpstreamWish, a1111, ollama, openai};
 use muster_protocol::job::{EmbeddingRequest, Kind, RankingRequest, TextRequest, Vector};
+
+/// Time after a pause for a text that no other worker can continue.
+const LAST_WORDS: Duration = Duration::from_secs(60);
 
 /// The output of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +107,25 @@ impl UpstreamModel {
     }
 
     /// Time for a text to finish after the owner's pause.
-    pub fn finish_within(&self) -> Duration {
-        self.source.wish.finish_within
+    pub fn finish_within(&self, can_go_on_elsewhere: bool) -> Duration {
+        let unset = match can_go_on_elsewhere {
+            true => Duration::ZERO,
+            false => LAST_WORDS,
+        };
+        self.source.wish.finish_within.unwrap_or(unset)
+    }
+
+    /// Whether the program can continue a text that another worker began.
+    pub fn continues(&self, request: &TextRequest) -> bool {
+        let ends_a_message = match self.source.wish.api {
+            Api::OpenAi => matches!(
+                self.facts.software,
+                Software::Vllm | Software::Sglang | Software::LlamaCpp
+            ),
+            Api::Ollama => true,
+            Api::A1111 => return false,
+        };
+        continuation::is_plain(request, ends_a_message)
     }
 
     /// Whether its program takes more settings of an image than a prompt and a size.
@@ -117,11 +138,15 @@ impl UpstreamModel {
         self.source.alarm.notify_one();
     }
 
-    /// Begins a text. Dropping it ends the work of the program.
-    pub async fn write(&self, request: &TextRequest) -> Result<UpstreamAnswer, UpstreamError> {
+    /// Begins a text, or goes on with its last message. Dropping it ends the work of the program.
+    pub async fn write(
+        &self,
+        request: &TextRequest,
+        goes_on: bool,
+    ) -> Result<UpstreamAnswer, UpstreamError> {
         let (api, model) = (self.source.wish.api, &self.facts.model);
         let (path, body) = match api {
-            Api::OpenAi => openai::text_body(model, request, self.facts.software)?,
+            Api::OpenAi => openai::text_body(model, request, self.facts.software, goes_on)?,
             Api::Ollama => ollama::text_body(model, request, self.context)?,
             Api::A1111 => return Err(UpstreamError::Unsupported("text")),
         };

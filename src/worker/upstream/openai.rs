@@ -17,6 +17,7 @@ pub fn text_body(
     model: &str,
     request: &TextRequest,
     software: Software,
+    goes_on: bool,
 ) -> Result<(&'static str, Value), UpstreamError> {
     if request.prompt_logprobs.is_some() {
         return Err(UpstreamError::Unsupported("prompt_logprobs"));
@@ -27,6 +28,14 @@ pub fn text_body(
         TextInput::Prompt(text) => ("v1/completions", completion(request, json!(text))?),
         TextInput::Tokens(ids) => ("v1/completions", completion(request, json!(ids))?),
     };
+    if goes_on
+        && matches!(request.input, TextInput::Chat(_))
+        && matches!(software, Software::Vllm | Software::Sglang)
+    {
+        // The others go on with a last message of the assistant by themselves.
+        body.insert("continue_final_message".to_owned(), json!(true));
+        body.insert("add_generation_prompt".to_owned(), json!(false));
+    }
     body.remove("legacy");
     add_format(&mut body, request, software)?;
     add_effort(&mut body, request);
@@ -409,7 +418,25 @@ mod tests {
     }
 
     fn body(fields: Value, software: Software) -> Result<(&'static str, Value), UpstreamError> {
-        text_body("m", &request(fields), software)
+        text_body("m", &request(fields), software, false)
+    }
+
+    #[test]
+    fn a_message_is_continued_by_the_fields_of_the_program() {
+        let messages =
+            json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "we"}]);
+        let fields = json!({"input": {"chat": {"messages": messages}}});
+        let field = |software| {
+            let (_, body) = text_body("m", &request(fields.clone()), software, true).unwrap();
+            assert_eq!(body["messages"][1]["content"], "we");
+            body.get("continue_final_message").cloned()
+        };
+        assert_eq!(field(Software::Vllm), Some(json!(true)));
+        assert_eq!(field(Software::Sglang), Some(json!(true)));
+        assert_eq!(field(Software::LlamaCpp), None);
+        let prompt = request(json!({"input": {"prompt": "we"}}));
+        let (_, body) = text_body("m", &prompt, Software::Vllm, true).unwrap();
+        assert!(body.get("continue_final_message").is_none());
     }
 
     #[test]

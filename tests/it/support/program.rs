@@ -26,6 +26,10 @@ pub enum Mode {
     Calls,
     /// Stands still in the middle of its text, until it is told another one.
     Held,
+    /// Counts from `w1` to `w12`, or on from a last message of the assistant that the request has it continue.
+    Counts,
+    /// The same, and stands still after three words.
+    CountsHeld,
 }
 
 /// A program with OpenAI's API and that of the web UI.
@@ -85,6 +89,11 @@ impl Program {
         self.state.bodies.lock().unwrap().last().cloned().unwrap()
     }
 
+    /// Requests for texts, vectors and images so far.
+    pub fn asked(&self) -> usize {
+        self.state.bodies.lock().unwrap().len()
+    }
+
     /// Texts that were left by their readers.
     pub fn left(&self) -> usize {
         self.state.left.load(Ordering::SeqCst)
@@ -126,7 +135,7 @@ fn answer(stream: TcpStream, state: &State) -> std::io::Result<()> {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     if !body.is_null() {
-        state.bodies.lock().unwrap().push(body);
+        state.bodies.lock().unwrap().push(body.clone());
     }
     let mode = *state.mode.lock().unwrap();
     match path.as_str() {
@@ -160,6 +169,9 @@ fn answer(stream: TcpStream, state: &State) -> std::io::Result<()> {
                 "application/json",
                 &json!({"results": results}).to_string(),
             )
+        }
+        "/v1/chat/completions" if matches!(mode, Mode::Counts | Mode::CountsHeld) => {
+            count(stream, &body, state)
         }
         "/v1/chat/completions" => chat(stream, mode, state),
         _ => reply(stream, 404, "application/json", "{}"),
@@ -226,6 +238,51 @@ fn chat(mut stream: TcpStream, mode: Mode, state: &State) -> std::io::Result<()>
     let count = if mode == Mode::Lies { 2_000_000_000 } else { 5 };
     let usage = json!({"prompt_tokens": count, "completion_tokens": count});
     say(json!({"choices": [], "usage": usage}))?;
+    write!(stream, "data: [DONE]\n\n")
+}
+
+/// Each word is a token, of the prompt, too.
+fn count(mut stream: TcpStream, body: &Value, state: &State) -> std::io::Result<()> {
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    )?;
+    fn say(stream: &mut TcpStream, event: &Value) -> std::io::Result<()> {
+        write!(stream, "data: {event}\n\n")?;
+        stream.flush()
+    }
+    let messages = body["messages"].as_array().unwrap();
+    let words = |message: &Value| message["content"].as_str().unwrap().split(' ').count();
+    let read: usize = messages.iter().map(words).sum();
+    let last = messages.last().unwrap();
+    let goes_on = body["continue_final_message"] == true && last["role"] == "assistant";
+    let begun = if goes_on { words(last) } else { 0 };
+    let most = body["max_tokens"].as_u64().unwrap_or(100) as usize;
+    let mut written = 0;
+    for word in begun..12.min(begun + most) {
+        while word == 3 && *state.mode.lock().unwrap() == Mode::CountsHeld {
+            // Notices a reader that leaves.
+            write!(stream, ": held\n\n").and_then(|()| stream.flush())?;
+            thread::sleep(Duration::from_millis(5));
+        }
+        let gap = if word == 0 { "" } else { " " };
+        let text = format!("{gap}w{}", word + 1);
+        let delta = json!({"content": text});
+        say(
+            &mut stream,
+            &json!({"choices": [{"index": 0, "delta": delta}]}),
+        )?;
+        written += 1;
+    }
+    let reason = if begun + written == 12 {
+        "stop"
+    } else {
+        "length"
+    };
+    let end = json!({"index": 0, "delta": {}, "finish_reason": reason});
+    say(&mut stream, &json!({"choices": [end]}))?;
+    let usage = json!({"prompt_tokens": read, "completion_tokens": written});
+    say(&mut stream, &json!({"choices": [], "usage": usage}))?;
     write!(stream, "data: [DONE]\n\n")
 }
 

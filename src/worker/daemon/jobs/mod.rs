@@ -41,7 +41,7 @@ use muster_protocol::job::{
     Body, Failure, FailureKind, FinishReason, KeepAlive, ResultPart, TokenList, TokensRequest,
     Usage,
 };
-use muster_protocol::link::Payload;
+use muster_protocol::link::{Payload, Prefill};
 
 pub use forms::{CAPTION, NSFW};
 use images::ImageReader;
@@ -214,6 +214,13 @@ fn never_began() -> Said {
     }
 }
 
+/// What was delivered does not say enough to go on: another worker may be able to.
+fn not_from_text() -> Said {
+    Said::Busy {
+        retry_after: NOT_FROM_TEXT,
+    }
+}
+
 fn handed_back() -> Said {
     Said::Busy {
         retry_after: PAUSED,
@@ -279,18 +286,24 @@ async fn prepare(work: Work, line: LineId, engines: &Engines) -> Result<JobStart
         }
         payload => Work { payload, ..work },
     };
-    if has_text_without_tokens(&work) {
-        return Err(Said::Busy {
-            retry_after: NOT_FROM_TEXT,
-        });
+    let is_from_text = has_text_without_tokens(&work);
+    let says_all = |prefill: &Prefill| prefill.written.is_some();
+    if is_from_text && !work.prefill.as_ref().is_some_and(says_all) {
+        return Err(not_from_text());
     }
     let language = runtime.language(&work.model).map_err(blame::said)?;
     let images = image_reader(&work.model, runtime).map_err(blame::said)?;
     // On another thread: templates may be slow, and come with downloaded models.
-    let read = move || Asked::read(work, line, language, images.as_ref());
+    let read = move || {
+        let asked = Asked::read(work, line, language, images.as_ref());
+        let asked = asked.map_err(Said::Failed)?;
+        match is_from_text {
+            true => asked.from_text().ok_or_else(not_from_text),
+            false => Ok(asked),
+        }
+    };
     let asked = tokio::task::spawn_blocking(read);
-    let asked = asked.await.map_err(|_| blame::broken())?;
-    let asked = asked.map_err(Said::Failed)?;
+    let asked = asked.await.map_err(|_| blame::broken())??;
     let admitted = engines.throttle.admit().await;
     let generation = runtime.generate(asked.request.clone()).await;
     drop(admitted);
@@ -305,7 +318,7 @@ fn image_reader(model: &str, runtime: &Runtime) -> Result<Option<ImageReader>, r
     Ok(input.map(|input| ImageReader { input, context }))
 }
 
-/// Whether the delivered part has no token ids, so that only another worker may be able to continue.
+/// Whether the delivered part has no token ids, as from an upstream program.
 fn has_text_without_tokens(work: &Work) -> bool {
     let prefill = work.prefill.as_ref();
     prefill.is_some_and(|prefill| prefill.tokens.is_empty() && !prefill.text.is_empty())

@@ -87,6 +87,22 @@ impl Asked {
         })
     }
 
+    /// Continues from the delivered text, by its tokens in this model. `None` if they decode to another text, or if the
+    /// output starts with reasoning.
+    pub fn from_text(mut self) -> Option<Self> {
+        if self.is_thinking {
+            return None;
+        }
+        let tokens = self.language.encode(&self.told, false).ok()?;
+        let mut said = String::new();
+        let stops = (Vec::new(), &runtime::StopRules::default());
+        self.language.replay(&tokens, self.begins(), stops, |text| {
+            said.push_str(text);
+        });
+        self.request.generated = tokens;
+        (said == self.told).then_some(self)
+    }
+
     /// The position of the first token in its text.
     pub fn begins(&self) -> Begins {
         match self.request.prompt {

@@ -1,7 +1,7 @@
 //! Jobs of upstream models: converts the program's reply to reports for coordinators.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -10,16 +10,16 @@ use tracing::debug;
 use super::encode::ending;
 use super::request::{take_images, text_request};
 use super::speech::call_id;
-use super::{NOT_FROM_TEXT, Shop, handed_back, paused, resumed, unless_over};
+use super::{Shop, handed_back, not_from_text, paused, resumed, unless_over};
 use crate::daemon::blame;
 use crate::daemon::media::{self, MediaDesk};
 use crate::daemon::owner::Availability;
 use crate::daemon::pace::Pace;
-use crate::link::session::Work;
+use crate::link::session::{Peer, Work};
 use crate::link::{Offer, Reply, Said, Stop, Transfers};
-use crate::upstream::{AnswerEvent, UpstreamAnswer, UpstreamModel};
+use crate::upstream::{AnswerEvent, Continuation, UpstreamAnswer, UpstreamModel};
 use muster_protocol::job::{
-    Body, Event, Failure, FailureKind, FinishReason, JobRequest, ResultPart, TextRequest,
+    Body, Channel, Event, Failure, FailureKind, FinishReason, JobRequest, ResultPart, TextRequest,
     TokenEvent, TokenList, TokensRequest, ToolCallEvent,
 };
 use muster_protocol::link::{Payload, Prefill};
@@ -60,34 +60,47 @@ async fn write(
     shop: &mut Shop,
     (reply, stop): (&mut Reply, &Stop),
 ) -> Said {
-    // Programs start texts but cannot continue them.
+    let (job, peer) = (work.job, work.peer);
     let is_begun = |prefill: &Prefill| !prefill.text.is_empty() || !prefill.tokens.is_empty();
-    if work.prefill.as_ref().is_some_and(is_begun) {
-        return Said::Busy {
-            retry_after: NOT_FROM_TEXT,
-        };
-    }
-    let job = work.job;
-    let request = match text_request(work.payload) {
+    let begun = work.prefill.filter(is_begun);
+    let mut request = match text_request(work.payload) {
         Ok(request) => request,
         Err(failure) => return Said::Failed(failure),
     };
     if let Err(failure) = check(&request, model) {
         return Said::Failed(failure);
     }
+    let continues = model.continues(&request);
+    let mut rest = None;
+    if let Some(begun) = begun {
+        rest = Continuation::of(&mut request, begun).filter(|_| continues);
+        if rest.is_none() {
+            return not_from_text();
+        }
+    }
+    let goes_on = rest.as_ref().is_some_and(Continuation::goes_on);
     let began = Instant::now();
-    let opened = unless_over(stop, &mut shop.availability, model.write(&request)).await;
+    let writing = model.write(&request, goes_on);
+    let opened = unless_over(stop, &mut shop.availability, writing).await;
     let mut answer = match opened {
         Ok(Ok(answer)) => answer,
+        // The program would have taken the request from its beginning.
+        Ok(Err(error)) if rest.is_some() && !error.is_of_program() => return not_from_text(),
         Ok(Err(error)) => return blame::said_of_program(model, &error),
         Err(said) => return said,
     };
     let (mut first, mut calls, mut grace) = (None, 0, PauseGrace::default());
+    // Coordinators of ours let another worker go on with a plain text.
+    let mut can_go_on_elsewhere = continues && peer == Peer::Ours;
     let finish = loop {
+        if rest.as_ref().is_some_and(Continuation::is_full) {
+            break FinishReason::Length;
+        }
+        let within = model.finish_within(can_go_on_elsewhere);
         let event = tokio::select! {
             biased;
             () = stop.wanted() => break FinishReason::Cancelled,
-            () = grace.over(first.is_some(), model, &mut shop.availability) => return handed_back(),
+            () = grace.over(first.is_some(), within, &mut shop.availability) => return handed_back(),
             event = answer.next() => event,
         };
         let output = match event {
@@ -97,13 +110,28 @@ async fn write(
                 channel,
                 text,
                 logprobs,
-            })) => Event::Token(TokenEvent {
-                channel,
-                text,
-                ids: Vec::new(),
-                logprobs,
-            }),
+            })) => {
+                let is_content = channel == Channel::Content;
+                if rest.is_some() && first.is_none() && !is_content {
+                    return not_from_text();
+                }
+                can_go_on_elsewhere &= is_content;
+                let text = match &mut rest {
+                    Some(rest) => rest.fresh(&text).to_owned(),
+                    None => text,
+                };
+                if text.is_empty() {
+                    continue;
+                }
+                Event::Token(TokenEvent {
+                    channel,
+                    text,
+                    ids: Vec::new(),
+                    logprobs,
+                })
+            }
             Ok(Some(AnswerEvent::Call(call))) => {
+                can_go_on_elsewhere = false;
                 let begins = call.index >= calls;
                 if begins && calls > 0 && request.parallel_tool_calls == Some(false) {
                     break FinishReason::ToolCalls;
@@ -128,11 +156,15 @@ async fn write(
         note_pace(&answer, model, shop, (began, first));
     }
     let (_, usage) = answer.ending();
+    let usage = match &rest {
+        Some(rest) => rest.counted(usage),
+        None => usage,
+    };
     Said::Done { finish, usage }
 }
 
-/// Time for a text to finish after the owner's pause. No other worker can continue a program's text, and the worker
-/// cannot free the program's memory.
+/// Time for a text to finish after the owner's pause: the worker cannot free the program's memory, and some texts no other
+/// worker can continue.
 #[derive(Default)]
 struct PauseGrace {
     until: Option<tokio::time::Instant>,
@@ -143,7 +175,7 @@ impl PauseGrace {
     async fn over(
         &mut self,
         has_output: bool,
-        model: &UpstreamModel,
+        within: Duration,
         availability: &mut watch::Receiver<Availability>,
     ) {
         loop {
@@ -153,7 +185,7 @@ impl PauseGrace {
             }
             let until = *self
                 .until
-                .get_or_insert_with(|| tokio::time::Instant::now() + model.finish_within());
+                .get_or_insert_with(|| tokio::time::Instant::now() + within);
             tokio::select! {
                 () = sleep_until(until) => return,
                 () = resumed(availability) => {}
