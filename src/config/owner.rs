@@ -22,7 +22,7 @@ settings! {
         others_gpu_memory: Option<Size> where (0..=1 << 50); unset "any",
         /// Share of the processors, in percent, that other programs may use. Set it to stay out of the way of other work.
         others_load: Option<usize> where (1..=100); unset "any",
-        /// How long ago a keyboard or a terminal of this machine must have been used. Set it on a machine that people sit at.
+        /// How long ago a keyboard, a mouse or a terminal of this machine must have been used. Set it on a machine that people sit at.
         idle_for: Option<Duration> where (1..=86400); unset "jobs are taken while people work",
         /// Temperature of a GPU in degrees Celsius from which on the worker rests. Set it for the sake of noise or hardware.
         most_heat: Option<usize> where (30..=110); unset "as hot as the driver allows",

@@ -11,7 +11,7 @@ use crate::cli::{Failure, quantity};
 use crate::config::{Config, Exposure};
 use crate::daemon::locate::Located;
 use crate::daemon::{DaemonError, Devices, WantedModel};
-use crate::hardware::{self, Machine, Memory};
+use crate::hardware::{self, InputSources, Machine, Memory};
 use crate::runtime::LoadError;
 use crate::runtime::gpu_faults;
 
@@ -165,6 +165,23 @@ pub fn clock(now: SystemTime) -> Check {
     }
 }
 
+/// What `owner.idle_for` can go by.
+pub fn input(sources: InputSources) -> Check {
+    let name = "keyboard, mouse";
+    let advice = "name the programs of people at the machine in owner.pause_for";
+    if sources.are_none() {
+        let found = "owner.idle_for has no effect: no terminal, keyboard or mouse can be read here";
+        return Check::warn(name, found, advice);
+    }
+    match sources.have_keyboards() {
+        true => Check::ok(name, sources),
+        false => {
+            let found = format!("{sources} can be read, and no keyboard or mouse");
+            Check::warn(name, found, advice)
+        }
+    }
+}
+
 /// Each configured model: whether its files are complete, valid, and fit beside the others, on its device.
 pub async fn models(config: &Config, devices: &Devices) -> Vec<Check> {
     if config.models.serve.0.is_empty() {
@@ -257,6 +274,27 @@ mod tests {
         assert_eq!(verdict(0), Verdict::Fail);
         assert_eq!(verdict(1_800_000_000), Verdict::Ok);
         assert_eq!(verdict(5_000_000_000), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_machine_whose_keyboard_cannot_be_read_is_worth_a_warning() {
+        let sources = InputSources {
+            terminals: 3,
+            ..InputSources::default()
+        };
+        let check = |sources| {
+            let check = input(sources);
+            (check.verdict, check.finding)
+        };
+        let (verdict, found) = check(sources);
+        assert!(verdict == Verdict::Warn && found.contains("no keyboard"));
+        let (verdict, found) = check(InputSources::default());
+        assert!(verdict == Verdict::Warn && found.contains("no effect"));
+        let (verdict, _) = check(InputSources {
+            usb_devices: 2,
+            ..sources
+        });
+        assert_eq!(verdict, Verdict::Ok);
     }
 
     #[test]

@@ -113,13 +113,17 @@ pub async fn beside_worker(root: &Root, has_coordinators: bool) -> Vec<Check> {
 }
 
 fn of_machine(config: &Config, machine: &hardware::Machine) -> Vec<Check> {
-    vec![
+    let mut found = vec![
         checks::graphics(machine, cfg!(feature = "cuda")),
         checks::memory(machine.memory),
         checks::disk("disk for models", &config.hub.cache_dir),
         checks::disk("disk for data", &config.worker.data_dir),
         checks::clock(std::time::SystemTime::now()),
-    ]
+    ];
+    if config.owner.idle_for.is_some() {
+        found.push(checks::input(hardware::InputSources::read()));
+    }
+    found
 }
 
 /// The configuration; if it is invalid, that is the finding, and defaults replace it.

@@ -6,6 +6,7 @@
 mod cpu;
 mod disk;
 mod gpus;
+mod input;
 mod memory;
 mod nvml;
 mod power;
@@ -14,6 +15,7 @@ mod visible;
 
 pub use disk::{Disk, disk, is_writable};
 pub use gpus::follow as follow_gpus;
+pub use input::{InputSources, InputWatch};
 pub use power::{MachinePower, PowerReading, ProcessorPower};
 pub use visible::CudaEnvironment;
 

@@ -1,14 +1,12 @@
 //! Measurements for rules: time, programs, load, people and GPUs.
 
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
-use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{Datelike, Local, Timelike};
 use tokio::sync::watch;
 
 use super::rules::{GpuUse, MachineUse};
-use crate::hardware::{GpuLoad, MachinePower, follow_gpus};
+use crate::hardware::{GpuLoad, InputWatch, MachinePower, follow_gpus};
 use muster_config::OwnerConfig;
 
 /// Measures the machine repeatedly, as far as rules need it.
@@ -16,8 +14,7 @@ pub struct MachineWatch {
     gpus: watch::Receiver<Vec<GpuLoad>>,
     /// Ticks of all processors and of this process at the last check.
     ticks: Option<Ticks>,
-    /// Interrupts of the keyboard and mouse, and when they changed.
-    keyboard: Option<(u64, Instant)>,
+    input: InputWatch,
     /// Opened by the first check that needs it.
     power: Option<MachinePower>,
 }
@@ -34,7 +31,7 @@ impl MachineWatch {
         Self {
             gpus: follow_gpus(),
             ticks: None,
-            keyboard: None,
+            input: InputWatch::default(),
             power: None,
         }
     }
@@ -50,7 +47,7 @@ impl MachineWatch {
                 false => programs(),
             },
             others_load: config.others_load.and_then(|_| self.others_load()),
-            idle: config.idle_for.and_then(|_| self.idle()),
+            idle: config.idle_for.and_then(|_| self.input.idle()),
             gpus: match wants_gpus {
                 true => self.gpus.borrow().iter().map(gpu_use).collect(),
                 false => Vec::new(),
@@ -70,25 +67,6 @@ impl MachineWatch {
         let since = |of: fn(&Ticks) -> u64| of(&now).saturating_sub(of(&before));
         let (busy, all, own) = (since(|it| it.busy), since(|it| it.all), since(|it| it.own));
         (all > 0).then(|| busy.saturating_sub(own) as f64 / all as f64)
-    }
-
-    /// The shortest time since a terminal, or the keyboard of the machine itself, was used.
-    fn idle(&mut self) -> Option<Duration> {
-        let interrupts = fs::read_to_string("/proc/interrupts").ok();
-        let pressed = interrupts.as_deref().and_then(keyboard_interrupts);
-        let keyboard = pressed.map(|count| match self.keyboard {
-            Some((last, at)) if last == count => at.elapsed(),
-            Some(_) => {
-                self.keyboard = Some((count, Instant::now()));
-                Duration::ZERO
-            }
-            // The time of its last use is unknown.
-            None => {
-                self.keyboard = Some((count, Instant::now()));
-                Duration::MAX
-            }
-        });
-        terminals().into_iter().chain(keyboard).min()
     }
 }
 
@@ -139,45 +117,6 @@ fn ticks_of(all: &str, own: &str) -> Option<Ticks> {
     })
 }
 
-/// All interrupts of the controller of keyboards and mice that are not on a bus.
-fn keyboard_interrupts(interrupts: &str) -> Option<u64> {
-    let lines = interrupts.lines().filter(|line| line.contains("i8042"));
-    let counts = lines.map(|line| {
-        let numbers = line.split_whitespace().skip(1);
-        let numbers = numbers.map_while(|number| number.parse::<u64>().ok());
-        numbers.sum::<u64>()
-    });
-    counts.reduce(|sum, count| sum + count)
-}
-
-/// How long ago each terminal was used.
-fn terminals() -> Vec<Duration> {
-    let folders = ["/dev/pts", "/dev"];
-    let entries = folders
-        .into_iter()
-        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let is_terminal = |path: &std::path::Path| {
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or("");
-        let number = match path.starts_with("/dev/pts") {
-            true => Some(name),
-            false => name.strip_prefix("tty"),
-        };
-        number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let now = SystemTime::now();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| is_terminal(path))
-        .filter_map(|path| fs::metadata(path).ok())
-        .filter(|metadata| metadata.file_type().is_char_device())
-        .filter_map(|metadata| metadata.accessed().ok())
-        .map(|used| now.duration_since(used).unwrap_or_default())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,14 +136,6 @@ mod tests {
         );
         assert_eq!(ticks_of("", own), None);
         assert_eq!(ticks_of(all, "42 (a"), None);
-    }
-
-    #[test]
-    fn interrupts_of_the_keyboard_are_summed() {
-        let text = "            CPU0       CPU1\n  1:       9        11   IO-APIC    1-edge      i8042\n\
-                     12:        2         3   IO-APIC   12-edge      i8042\n 16:  7 7  IO-APIC  xhci\n";
-        assert_eq!(keyboard_interrupts(text), Some(25));
-        assert_eq!(keyboard_interrupts(" 16:  7 7  xhci\n"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct MachineUse {
     pub programs: Vec<String>,
     /// The proportion of processor time that other programs used since the last check, from 0 to 1.
     pub others_load: Option<f64>,
-    /// Since a keyboard or a terminal was used.
+    /// Since a keyboard, a mouse or a terminal was used.
     pub idle: Option<Duration>,
     pub gpus: Vec<GpuUse>,
     /// Of GPUs and processors since the last check.
@@ -91,7 +91,7 @@ fn reasons(config: &OwnerConfig, machine: &MachineUse) -> Vec<String> {
     {
         let wanted = show_duration(wanted);
         reasons.push(format!(
-            "a keyboard or a terminal was used within the last {wanted} (owner.idle_for)"
+            "a keyboard, a mouse or a terminal was used within the last {wanted} (owner.idle_for)"
         ));
     }
     for (at, gpu) in machine.gpus.iter().enumerate() {
