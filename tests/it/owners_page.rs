@@ -522,17 +522,27 @@ fn administrators_of_up_get_the_link_to_the_page_of_its_worker() {
     let headers = format!("authorization: Bearer {token}\r\n");
     let report = ask(page, "GET", "/api/status", &headers, "");
     assert!(report.contains("demo-text"), "{report}");
-    // Without a file there is nothing to change.
+    // Without a file of the owner's, the rules are kept in one of the data folder.
     let headers = format!("{headers}content-type: application/json\r\n");
-    let refused = ask(
-        page,
-        "PUT",
-        "/api/settings",
-        &headers,
-        r#"{"owner.most_heat": "80"}"#,
-    );
-    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
-    assert!(refused.contains("worker init"), "{refused}");
+    let rule = r#"{"owner.most_heat": "80"}"#;
+    let changed = ask(page, "PUT", "/api/settings", &headers, rule);
+    assert!(changed.contains(r#""is_in_force":true"#), "{changed}");
+    let file = folder.path().join("data/owner.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.ends_with("[owner]\nmost_heat = 80\n"), "{text}");
+    let settings = ask(page, "GET", "/api/settings", &headers, "");
+    assert!(settings.contains(file.to_str().unwrap()), "{settings}");
+    // The coordinator's figures are asked for, as they are of one elsewhere.
+    let report = eventually_blocking("the inquiry", || {
+        let report = crate::up::beside(folder.path(), &["status", "--json"]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let own = report["worker"]["coordinators"][0].clone();
+        match own["held_kudos"].is_null() {
+            true => Err(own),
+            false => Ok(report["worker"]["rules"].clone()),
+        }
+    });
+    assert_eq!(report, json!(["owner.most_heat = 80"]));
     // A key that reads the account does not operate the worker.
     let wanted = r#"{"label": "reader", "scopes": ["account.read"]}"#;
     let made = call("POST", "/v1/account/keys", &up.key, wanted);

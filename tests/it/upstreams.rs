@@ -328,7 +328,7 @@ fn a_text_of_a_program_goes_on_in_an_engine() {
         "[worker]\nname = \"program\"\n[models]\ndemo-text = {{ upstream = {{ url = \"{}\", model = \"theirs\" }} }}\n",
         program.url()
     );
-    let mut first = daemon(&serve, &section);
+    let first = daemon(&serve, &section);
     wait_for_model(&serve, "demo-text");
     program.is(Mode::CountsHeld);
     let (begun, mut stream) = held_count(

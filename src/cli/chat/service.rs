@@ -9,8 +9,8 @@ use super::client::Client;
 use super::model;
 use crate::cli::coordinator::{Beside, place_of_running};
 use crate::cli::{Exit, Failure, Root, output};
-use crate::config::{Config, Fingerprint as Pin, Flag};
-use crate::link::{Fingerprint, native_tls, pinned_tls};
+use crate::config::{Config, Flag};
+use crate::link::native_tls;
 
 /// The coordinator of a chat.
 pub struct Service {
@@ -96,15 +96,10 @@ pub async fn running(data_dir: &Path, key: Option<String>) -> Result<Option<Clie
     let Some(place) = place_of_running(data_dir) else {
         return Ok(None);
     };
-    let pin = place.certificate_sha256.as_deref();
-    let tls = match pin.and_then(Pin::read) {
-        Some(pin) => pinned_tls(Fingerprint(pin.0)),
-        None => native_tls(),
-    };
     let kept = fs::read_to_string(data_dir.join("up.key")).ok();
     let key = key.or_else(|| kept.map(|key| key.trim().to_owned()));
     let url = Url::parse(&place.url()).map_err(anyhow::Error::from)?;
-    let client = Client::new(url, key, tls.map_err(no_tls)?)?;
+    let client = Client::new(url, key, place.tls().map_err(no_tls)?)?;
     Ok(client.is_reachable().await.then_some(client))
 }
 

@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
+use url::Url;
 
 use super::choose::{Choice, choose};
 use super::key;
+use super::serving::Serving;
 use crate::cli::load::block_on;
 use crate::cli::page::PageTools;
 use crate::cli::place::Place;
@@ -27,11 +29,14 @@ use crate::daemon::{
 };
 use crate::hardware;
 use crate::link::Dial;
+use crate::link::inquiry::Inquiry;
 use crate::tasks::Tasks;
 use crate::upstream::UpstreamWatch;
 
 /// The hidden command that runs it.
 pub const COMMAND: &str = "up-engine";
+/// The name of the coordinator in states and logs.
+const OWN_LABEL: &str = "this machine";
 /// Interval of checks that the coordinator's process runs.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -251,6 +256,10 @@ async fn start(
         ));
     }
     output::json_line(&working)?;
+    let of_config = config.clone();
+    let inquiry = move || own_inquiry(&of_config);
+    let inquiries = state.inquiries();
+    inquiries.follow_one(OWN_LABEL.to_owned(), inquiry, &state, tasks);
     Ok((crew, place, control))
 }
 
@@ -287,7 +296,7 @@ fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {
     let data_dir = &config.worker.data_dir;
     let key = key::kept(data_dir)?;
     Ok(Post {
-        label: "this machine".to_owned(),
+        label: OWN_LABEL.to_owned(),
         way: Way::Socket {
             dial: Dial::Local(args.door),
             sockets: 1,
@@ -296,6 +305,22 @@ fn post(args: &EngineArgs, config: &Config) -> Result<Post, Failure> {
         name: config.worker.name(),
         media_hosts: Vec::new(),
         terms: OfferTerms::default(),
+    })
+}
+
+/// The inquiry to the coordinator, once it has recorded its address.
+fn own_inquiry(config: &Config) -> Option<Inquiry> {
+    let data_dir = &config.worker.data_dir;
+    let place = Serving::read(data_dir)?;
+    Some(Inquiry {
+        url: Url::parse(&place.url()).ok()?,
+        // The address is on this machine.
+        insecure: true,
+        tls: place.tls().ok()?,
+        is_pinned: place.certificate_sha256.is_some(),
+        polls: false,
+        key: key::kept(data_dir).ok()??,
+        name: config.worker.name(),
     })
 }
 

@@ -11,6 +11,7 @@ mod key;
 mod local_models;
 mod offer;
 pub mod open;
+mod owner_file;
 pub mod serving;
 mod settings;
 mod stay;
@@ -30,6 +31,7 @@ use crate::coordinator::{Coordinator, StartError};
 use crate::tasks::Tasks;
 use announce::Ready;
 pub use engine::{COMMAND as ENGINE_COMMAND, EngineArgs, run as engine};
+use owner_file::with_owner_file;
 use serving::Serving;
 use stay::Stay;
 pub use together::Beside;
@@ -103,6 +105,8 @@ pub fn place_of_running(data_dir: &Path) -> Option<Serving> {
 pub fn up(args: &up::Args, flags: Vec<Flag>, root: &Root) -> Result<(), Failure> {
     let loaded = root.load_with(flags.clone())?;
     root.start_log_quietly(&loaded)?;
+    let root = &with_owner_file(root, &loaded.config.worker.data_dir);
+    let loaded = root.load_with(flags.clone())?;
     let reload = remarked(root, flags, loaded);
     let asks = !args.door.json && !root.quiet;
     block_on(together::run(args, reload, Asking::of_terminal(asks), root))

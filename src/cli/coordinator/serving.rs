@@ -4,9 +4,14 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+
+use crate::config::Fingerprint as Pin;
+use crate::link::{Fingerprint, native_tls, pinned_tls};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serving {
@@ -29,6 +34,15 @@ impl Serving {
         }
         let scheme = if self.has_tls { "https" } else { "http" };
         format!("{scheme}://{address}")
+    }
+
+    /// TLS that accepts the coordinator's certificate.
+    pub fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+        let pin = self.certificate_sha256.as_deref();
+        match pin.and_then(Pin::read) {
+            Some(pin) => pinned_tls(Fingerprint(pin.0)),
+            None => native_tls(),
+        }
     }
 
     pub fn read(data_dir: &Path) -> Option<Self> {

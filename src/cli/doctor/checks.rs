@@ -165,7 +165,7 @@ pub fn clock(now: SystemTime) -> Check {
     }
 }
 
-/// What `owner.idle_for` can go by.
+/// The sources of user input for `owner.idle_for`.
 pub fn input(sources: InputSources) -> Check {
     let name = "keyboard, mouse";
     let advice = "name the programs of people at the machine in owner.pause_for";

@@ -86,7 +86,7 @@ impl Dispatcher {
     }
 
     /// The lane of a job. A durable job may queue without an online worker, until one connects or the job expires; so may
-    /// a job whose owner's worker takes no jobs of others, and is in no lane.
+    /// a job that is served by an own-only worker of its account, which is in no lane.
     fn lane_or_wait(&mut self, job: &Job, also: Capabilities) -> Result<LaneId, Refusal> {
         let lane = match self.lane_for(job, also) {
             Err(Refusal::Unserved { .. }) if job.durable || self.awaits_own_worker(job) => {
@@ -100,13 +100,13 @@ impl Dispatcher {
         Ok(lane)
     }
 
-    /// Whether a connected worker that takes its owner's jobs alone serves this job of its owner, now or later.
+    /// Whether a connected own-only worker of the job's account serves the job, even if busy now.
     pub(super) fn awaits_own_worker(&self, job: &Job) -> bool {
         let need = Need::of(job, Capabilities::default());
         self.own_models(job.account, &need).next().is_some()
     }
 
-    /// The models that serve this need at connected workers for the jobs of this account alone.
+    /// The models that serve this need at connected own-only workers of this account.
     fn own_models(&self, account: AccountId, need: &Need) -> impl Iterator<Item = &WorkerModel> {
         let first = (account, WorkerId(i64::MIN));
         let last = (account, WorkerId(i64::MAX));

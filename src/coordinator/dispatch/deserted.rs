@@ -49,7 +49,7 @@ impl Dispatcher {
         };
         if lane.online == 0 && waiting {
             let end = *lane.unserved_since.get_or_insert(now) + patience;
-            // Jobs that are still here after that keep waiting; they are checked periodically.
+            // Jobs that still wait after that are checked periodically.
             let next = if end > now { end } else { now + patience };
             self.timers.set_by(Alarm::Lane(id), next);
         }
@@ -115,7 +115,7 @@ impl Dispatcher {
         }
     }
 
-    /// No worker came in time: fails the lane's jobs, except durable ones and those that their owner's worker will do.
+    /// No worker came in time: fails the lane's jobs, except durable ones and those of own-only workers.
     fn end_unserved(&mut self, lane: LaneId, out: &mut Vec<Effect>) {
         for ticket in self.queue.in_lane(lane) {
             let Some(entry) = self.jobs.get(&ticket.job) else {

@@ -114,7 +114,7 @@ pub struct Prefill {
     pub tokens: Vec<u32>,
     /// The content delivered with the tokens; it may lag behind them.
     pub text: String,
-    /// Tokens in the text, where the text is all of the output and a worker may continue from it alone.
+    /// Tokens in the text, if the text is the whole output, so that a worker can continue without token ids.
     pub written: Option<u32>,
 }
 

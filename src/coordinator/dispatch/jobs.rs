@@ -123,31 +123,31 @@ pub struct Delivered {
     pub started: bool,
     pub percent: Option<u8>,
     pub events: u64,
-    /// Of all text, unless some of it came without.
+    /// Token ids of the whole text; empty if a part came without.
     pub tokens: Vec<u32>,
     pub text: String,
-    /// Tokens of the output, where a piece without ids counts as one.
+    /// Token count of the output; a piece without ids counts as one.
     pub written: u32,
-    /// Part of the output came without its tokens, so it continues from its text alone.
+    /// Part of the output came without token ids, so only its text can be continued.
     pub lacks_tokens: bool,
-    /// Part of the output is a thought or a tool call, so its text does not say where it stands.
+    /// Part of the output is reasoning or a tool call, so the text is not the whole output.
     pub is_mixed: bool,
     /// Bytes of all text, kept or not.
     pub bytes: usize,
     /// Size of all output, with calls and log probabilities.
     pub weight: usize,
-    /// Part of the output came without its text being known, or is too long to keep, so no other worker can continue it.
+    /// Part of the output is not text, or is too long to keep, so no other worker can continue it.
     pub opaque: bool,
 }
 
-/// What a worker tells of its output.
+/// The form of a worker's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputSource {
-    /// Each piece of text with its tokens.
+    /// Text with token ids.
     Tokens,
-    /// The text alone, as upstream programs tell no tokens.
+    /// Text only: upstream programs send no token ids.
     Text,
-    /// Neither reliably.
+    /// Not to be continued.
     Opaque,
 }
 
@@ -335,12 +335,12 @@ impl Delivered {
         self.has_tokens() || self.tokens_in_text().is_some()
     }
 
-    /// Whether another worker can continue it as if it had written all of it.
+    /// Whether another worker can continue from the token ids.
     pub fn has_tokens(&self) -> bool {
         !self.opaque && !self.tokens.is_empty()
     }
 
-    /// How many tokens its text has, where the text is all of the output.
+    /// Token count of the text, if the text is the whole output.
     fn tokens_in_text(&self) -> Option<u32> {
         let is_all = !self.opaque && !self.is_mixed && !self.text.is_empty();
         is_all.then_some(self.written)

@@ -184,8 +184,8 @@ impl Dispatcher {
         self.watch_lane(lane);
     }
 
-    /// Restarts an output that the client has not seen and no online worker can continue by its tokens: a new one is
-    /// better than one that another model's worker continues from its text. The retry limit applies as for other failures.
+    /// Restarts an output that the client has not seen and no online worker can continue from its token ids. The retry limit
+    /// applies as for other failures.
     fn start_over_unless_continued(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;

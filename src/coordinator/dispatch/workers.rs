@@ -287,7 +287,7 @@ impl Worker {
         }
     }
 
-    /// The models that serve this need, busy ones included.
+    /// The models that serve this need, including busy ones.
     pub fn models_for(&self, need: &Need) -> impl Iterator<Item = &WorkerModel> {
         let is_wanted =
             |model: &WorkerModel| need.models.is_empty() || need.models.contains(&model.name);

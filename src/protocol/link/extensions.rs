@@ -28,7 +28,7 @@ pub enum Extension {
     Lease,
     /// The coordinator notifies the worker of maintenance.
     Notices,
-    /// The worker is given the jobs of its owner's account alone.
+    /// The coordinator sends only jobs of the owner's account.
     OwnJobs,
 }
 

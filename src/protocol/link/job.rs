@@ -58,14 +58,14 @@ pub struct UploadSlot {
     pub content_type: String,
 }
 
-/// Output delivered by an earlier attempt. The text may lag behind the tokens, which are absent where its worker told none.
+/// Output delivered by an earlier attempt. The text may lag behind the tokens; an upstream program sends no tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Prefill {
     pub text: String,
     pub tokens: Vec<u32>,
-    /// Tokens in the text, where the text is all of the output: no thoughts, no tool calls. A worker may then go on from
-    /// the text alone.
+    /// Token count of the text, if the text is the whole output, without reasoning and tool calls. A worker may then continue
+    /// from the text.
     pub written: Option<u32>,
 }
 

@@ -39,7 +39,7 @@ pub struct LineState {
     pub problem: Option<LinkProblem>,
     /// Why a polled coordinator passed this worker over.
     pub skips: Option<String>,
-    /// Whether its section takes the jobs of the owner's account alone.
+    /// Whether its section accepts only jobs of the owner's account.
     pub own_jobs: bool,
     pub reply: InquiryReply,
 }

@@ -38,18 +38,34 @@ impl Inquiries {
     /// Asks the coordinators of the configuration again and again, until the tasks stop.
     pub fn follow(&self, config: &Config, state: &WorkerState, tasks: &Tasks) {
         for (label, inquiry) in labelled_inquiries(config) {
-            let (inquiries, state) = (self.clone(), state.clone());
-            let stopping = tasks.stopping();
-            tasks.start(async move {
-                tokio::select! {
-                    () = stopping.cancelled() => {}
-                    () = inquiries.ask(label, inquiry, state) => {}
-                }
-            });
+            self.follow_one(label, move || Some(inquiry.clone()), state, tasks);
         }
     }
 
-    async fn ask(&self, label: String, inquiry: Inquiry, state: WorkerState) {
+    /// Queries one coordinator, whose address may become known later.
+    pub fn follow_one(
+        &self,
+        label: String,
+        inquiry: impl Fn() -> Option<Inquiry> + Send + 'static,
+        state: &WorkerState,
+        tasks: &Tasks,
+    ) {
+        let (inquiries, state) = (self.clone(), state.clone());
+        let stopping = tasks.stopping();
+        tasks.start(async move {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = inquiries.ask(label, inquiry, state) => {}
+            }
+        });
+    }
+
+    async fn ask(
+        &self,
+        label: String,
+        inquiry: impl Fn() -> Option<Inquiry> + Send,
+        state: WorkerState,
+    ) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The line has just been opened.
@@ -63,6 +79,9 @@ impl Inquiries {
             if last.is_some_and(|(was, at)| was == is_connected && at.elapsed() < INTERVAL) {
                 continue;
             }
+            let Some(inquiry) = inquiry() else {
+                continue;
+            };
             let reply = match is_connected {
                 true => InquiryReply {
                     demand: inquiry.demand().await,

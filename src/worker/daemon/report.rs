@@ -204,7 +204,7 @@ pub struct CoordinatorReport {
     /// The coordinator's words where it refuses the worker or has it in maintenance; the last error while the worker
     /// connects.
     pub reason: Option<String>,
-    /// Whether it has jobs of the owner's account alone for this worker.
+    /// Whether it sends only jobs of the owner's account.
     #[serde(default)]
     pub own_jobs: bool,
     #[serde(default)]

@@ -57,7 +57,7 @@ struct Sources {
     counters: Counters,
     paces: Arc<Paces>,
     lines: Vec<(String, Link)>,
-    /// The coordinators whose sections take the owner's jobs alone.
+    /// The coordinators whose sections accept only jobs of the owner's account.
     own_jobs: BTreeSet<String>,
     upstreams: Option<UpstreamWatch>,
     /// Totals of earlier workers in this process.
@@ -188,7 +188,7 @@ impl WorkerState {
         sources.lines = worker.named_links();
     }
 
-    /// The coordinators that the worker is for.
+    /// Sets the coordinators of the worker.
     pub fn works_for(&self, posts: &[Post]) {
         let own = posts.iter().filter(|post| !post.terms.permissions.others);
         self.lock().own_jobs = own.map(|post| post.label.clone()).collect();

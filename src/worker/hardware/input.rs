@@ -1,7 +1,7 @@
-//! When a person last used the machine, from files that every user may read: the times of terminals, the interrupts of the
-//! i8042 controller, and the requests of USB keyboards and mice, of which the kernel counts one for each report.
+//! The time of the last user input, from files that every user may read: access times of terminals, interrupts of the i8042
+//! controller, and `urbnum` of USB keyboards and mice, which grows with each of their reports.
 //!
-//! Event devices in `/dev/input` are for root and do not keep times. Bluetooth devices have no counter at all.
+//! Event devices in `/dev/input` need root and keep no times. Bluetooth devices have no such counter.
 
 use std::fmt;
 use std::fs;
@@ -11,21 +11,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Class of human interface devices.
 const HUMAN_INTERFACE: &str = "03";
-/// Protocols of keyboards and mice that a firmware knows, too.
+/// Boot protocols of keyboards and mice.
 const KEYBOARD_OR_MOUSE: [&str; 2] = ["01", "02"];
 
-/// Looks for the last use again and again.
+/// Follows the counters over time.
 #[derive(Debug, Default)]
 pub struct InputWatch {
-    /// The last counts, and when they changed; no time for the first.
+    /// The last counts, and the time of their last change, if there was one.
     last: Option<(InputCounts, Option<Instant>)>,
 }
 
-/// What tells of the use of this machine.
+/// The sources of user input that can be read on this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InputSources {
     pub terminals: usize,
-    /// Keyboards and mice of the i8042 controller, as notebooks have.
+    /// Keyboard and mouse of the i8042 controller, as in notebooks.
     pub has_i8042: bool,
     pub usb_devices: usize,
 }
@@ -33,12 +33,12 @@ pub struct InputSources {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct InputCounts {
     interrupts: Option<u64>,
-    /// Devices, and all requests to them.
+    /// Number of devices, and the sum of their request counts.
     usb: (usize, u64),
 }
 
 impl InputWatch {
-    /// How long ago a person used the machine. None where nothing tells it, or where it was not used since the first look.
+    /// Time since the last input. `None` without a source, or without input since the first call.
     pub fn idle(&mut self) -> Option<Duration> {
         let now = InputCounts::read(Path::new("/"));
         let used = self.used(now, Instant::now());
@@ -101,7 +101,7 @@ impl InputCounts {
     }
 }
 
-/// All interrupts of the controller of keyboards and mice that are not on a bus.
+/// All interrupts of the i8042 controller.
 fn keyboard_interrupts(interrupts: &str) -> Option<u64> {
     let lines = interrupts.lines().filter(|line| line.contains("i8042"));
     let counts = lines.map(|line| {
@@ -112,8 +112,8 @@ fn keyboard_interrupts(interrupts: &str) -> Option<u64> {
     counts.reduce(|sum, count| sum + count)
 }
 
-/// USB devices with a keyboard or a mouse, and the requests to all of them. A device is asked again after each of its
-/// reports, and reports only what has changed.
+/// USB devices with a keyboard or a mouse, and the sum of their request counts. The kernel submits a new request after
+/// each report, and devices report changes only.
 fn usb_requests(root: &Path) -> (usize, u64) {
     let folder = root.join("sys/bus/usb/devices");
     let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
@@ -141,7 +141,7 @@ fn is_keyboard_or_mouse(interface: &Path) -> bool {
         && KEYBOARD_OR_MOUSE.contains(&read("bInterfaceProtocol").trim())
 }
 
-/// How long ago each terminal was used.
+/// Time since the last access of each terminal.
 fn terminals() -> Vec<Duration> {
     let folders = ["/dev/pts", "/dev"];
     let entries = folders

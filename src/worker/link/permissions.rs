@@ -12,7 +12,7 @@ pub struct Permissions {
     pub loras: bool,
     /// Images for clients behind a VPN or a proxy.
     pub hidden_addresses: bool,
-    /// Jobs of other accounts than the worker's.
+    /// Jobs of other accounts.
     pub others: bool,
 }
 

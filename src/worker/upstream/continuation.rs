@@ -1,28 +1,28 @@
-//! A text that another worker began: the request for its rest, and what the rest adds to.
+//! The continuation of a text that another worker began: the request for the rest, and the token counts of the whole.
 //!
-//! Programs tell no tokens, so the text itself is what the next program goes on from. Templates and tokenizers may drop
-//! white space at its end: the request is without it, and the rest loses the same white space where it comes again.
+//! Programs send no token ids, so the next program continues from the text. Chat templates and tokenizers may strip trailing
+//! whitespace: the request omits it, and the same whitespace is removed from the start of the rest.
 
 use serde_json::json;
 
 use muster_protocol::job::{OutputFormat, TextInput, TextRequest, ToolChoice, Usage};
 use muster_protocol::link::Prefill;
 
-/// The rest of a text.
+/// The state of a continued text.
 #[derive(Debug)]
-pub struct Continuation {
-    /// White space that the client has and the program does not.
+pub struct TextContinuation {
+    /// Trailing whitespace that the client has and the request omits.
     ahead: String,
     /// Tokens that the client has.
     written: u32,
-    /// Whether the client has all tokens that it wants.
+    /// Whether the client has `max_tokens` already.
     is_full: bool,
-    /// Whether the program has a part of the text.
+    /// Whether the request contains a part of the text.
     goes_on: bool,
 }
 
-/// Whether a text alone says how far the answer to this request is. A grammar or a call of a tool would begin anew, and
-/// a last message of the assistant is continued already.
+/// Whether the output of this request can be continued from its text. A grammar or a tool call would start again, and a
+/// request that ends with an assistant message is a continuation already.
 pub fn is_plain(request: &TextRequest, ends_a_message: bool) -> bool {
     if !matches!(request.format, None | Some(OutputFormat::Text)) {
         return false;
@@ -39,8 +39,8 @@ pub fn is_plain(request: &TextRequest, ends_a_message: bool) -> bool {
     }
 }
 
-impl Continuation {
-    /// Changes the request of a plain text to one for its rest. None where the text is not all that the client has.
+impl TextContinuation {
+    /// Changes the request to one for the rest of its text. `None` if the client has more output than the text.
     pub fn of(request: &mut TextRequest, prefill: Prefill) -> Option<Self> {
         let written = prefill.written?;
         let begun = prefill.text.trim_end();
@@ -73,7 +73,7 @@ impl Continuation {
         self.is_full
     }
 
-    /// What the client does not have of a piece.
+    /// The part of a piece that the client does not have.
     pub fn fresh<'a>(&mut self, piece: &'a str) -> &'a str {
         let mut fresh = piece;
         while let (Some(wanted), Some(found)) = (self.ahead.chars().next(), fresh.chars().next()) {
@@ -87,7 +87,7 @@ impl Continuation {
         fresh
     }
 
-    /// The counts of the whole text. The program reads the begun part as a part of its prompt.
+    /// The token counts of the whole text. The program counts the delivered part as prompt.
     pub fn counted(&self, rest: Usage) -> Usage {
         let read = if self.goes_on { self.written } else { 0 };
         let fresh = if self.is_full {
@@ -110,7 +110,7 @@ impl Continuation {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Continuation, is_plain};
+    use super::{TextContinuation, is_plain};
     use muster_protocol::job::{TextRequest, Usage};
     use muster_protocol::link::Prefill;
 
@@ -130,7 +130,7 @@ mod tests {
     fn the_rest_is_asked_for_after_the_text_so_far() {
         let messages = json!([{"role": "user", "content": "hi"}]);
         let mut chat = request(json!({"input": {"chat": {"messages": messages}}, "max_tokens": 9}));
-        let rest = Continuation::of(&mut chat, begun("we say ", 3)).unwrap();
+        let rest = TextContinuation::of(&mut chat, begun("we say ", 3)).unwrap();
         assert!(rest.goes_on() && !rest.is_full());
         let sent = serde_json::to_value(&chat).unwrap();
         let last = &sent["input"]["chat"]["messages"][1];
@@ -145,21 +145,21 @@ mod tests {
         assert_eq!((counted.prompt_tokens, counted.completion_tokens), (10, 7));
 
         let mut prompt = request(json!({"input": {"prompt": "once"}, "max_tokens": 2}));
-        let rest = Continuation::of(&mut prompt, begun(" upon", 2)).unwrap();
+        let rest = TextContinuation::of(&mut prompt, begun(" upon", 2)).unwrap();
         assert!(rest.is_full());
         assert_eq!(
             serde_json::to_value(&prompt).unwrap()["input"]["prompt"],
             "once upon"
         );
         assert_eq!(rest.counted(program).completion_tokens, 2);
-        assert!(Continuation::of(&mut prompt, Prefill::default()).is_none());
+        assert!(TextContinuation::of(&mut prompt, Prefill::default()).is_none());
     }
 
     #[test]
     fn white_space_that_comes_again_is_left_out() {
         let check = |text: &str, pieces: &[&str], wanted: &str| {
             let mut prompt = request(json!({"input": {"prompt": "a"}}));
-            let mut rest = Continuation::of(&mut prompt, begun(text, 1)).unwrap();
+            let mut rest = TextContinuation::of(&mut prompt, begun(text, 1)).unwrap();
             let fresh: String = pieces.iter().map(|piece| rest.fresh(piece)).collect();
             assert_eq!(fresh, wanted, "{text:?} {pieces:?}");
         };

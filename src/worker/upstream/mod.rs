@@ -26,7 +26,7 @@ mod openai;
 mod watch;
 
 pub use answer::{AnswerEvent, UpstreamAnswer};
-pub use continuation::Continuation;
+pub use continuation::TextContinuation;
 pub use error::UpstreamError;
 pub use image_settings::ImageSettings;
 pub use model::{UpstreamKind, UpstreamModel};

@@ -138,7 +138,7 @@ impl UpstreamModel {
         self.source.alarm.notify_one();
     }
 
-    /// Begins a text, or goes on with its last message. Dropping it ends the work of the program.
+    /// Starts a text, or continues the last message. Dropping it ends the work of the program.
     pub async fn write(
         &self,
         request: &TextRequest,

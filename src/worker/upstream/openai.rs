@@ -32,7 +32,7 @@ pub fn text_body(
         && matches!(request.input, TextInput::Chat(_))
         && matches!(software, Software::Vllm | Software::Sglang)
     {
-        // The others go on with a last message of the assistant by themselves.
+        // The others continue a last assistant message by default.
         body.insert("continue_final_message".to_owned(), json!(true));
         body.insert("add_generation_prompt".to_owned(), json!(false));
     }

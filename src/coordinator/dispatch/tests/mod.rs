@@ -6,6 +6,7 @@ mod bringing;
 mod cancelling;
 mod claiming;
 mod connections;
+mod continuing;
 mod failures;
 mod hoarding;
 mod lengths;

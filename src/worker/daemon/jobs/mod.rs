@@ -214,7 +214,7 @@ fn never_began() -> Said {
     }
 }
 
-/// What was delivered does not say enough to go on: another worker may be able to.
+/// This worker cannot continue the delivered output; another worker may.
 fn not_from_text() -> Said {
     Said::Busy {
         retry_after: NOT_FROM_TEXT,

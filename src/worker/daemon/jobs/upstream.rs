@@ -17,7 +17,7 @@ use crate::daemon::owner::Availability;
 use crate::daemon::pace::Pace;
 use crate::link::session::{Peer, Work};
 use crate::link::{Offer, Reply, Said, Stop, Transfers};
-use crate::upstream::{AnswerEvent, Continuation, UpstreamAnswer, UpstreamModel};
+use crate::upstream::{AnswerEvent, TextContinuation, UpstreamAnswer, UpstreamModel};
 use muster_protocol::job::{
     Body, Channel, Event, Failure, FailureKind, FinishReason, JobRequest, ResultPart, TextRequest,
     TokenEvent, TokenList, TokensRequest, ToolCallEvent,
@@ -73,27 +73,27 @@ async fn write(
     let continues = model.continues(&request);
     let mut rest = None;
     if let Some(begun) = begun {
-        rest = Continuation::of(&mut request, begun).filter(|_| continues);
+        rest = TextContinuation::of(&mut request, begun).filter(|_| continues);
         if rest.is_none() {
             return not_from_text();
         }
     }
-    let goes_on = rest.as_ref().is_some_and(Continuation::goes_on);
+    let goes_on = rest.as_ref().is_some_and(TextContinuation::goes_on);
     let began = Instant::now();
     let writing = model.write(&request, goes_on);
     let opened = unless_over(stop, &mut shop.availability, writing).await;
     let mut answer = match opened {
         Ok(Ok(answer)) => answer,
-        // The program would have taken the request from its beginning.
+        // The program refuses the continuation, not the job.
         Ok(Err(error)) if rest.is_some() && !error.is_of_program() => return not_from_text(),
         Ok(Err(error)) => return blame::said_of_program(model, &error),
         Err(said) => return said,
     };
     let (mut first, mut calls, mut grace) = (None, 0, PauseGrace::default());
-    // Coordinators of ours let another worker go on with a plain text.
+    // Only our coordinators let another worker continue a plain text.
     let mut can_go_on_elsewhere = continues && peer == Peer::Ours;
     let finish = loop {
-        if rest.as_ref().is_some_and(Continuation::is_full) {
+        if rest.as_ref().is_some_and(TextContinuation::is_full) {
             break FinishReason::Length;
         }
         let within = model.finish_within(can_go_on_elsewhere);

@@ -27,6 +27,7 @@ const SKEW: Duration = Duration::from_secs(30);
 const LARGEST_ANSWER: usize = 64 << 10;
 
 /// A coordinator, and the worker's identity there.
+#[derive(Clone)]
 pub struct Inquiry {
     /// As configured.
     pub url: Url,
