@@ -46,12 +46,13 @@ impl Throttle {
 /// A resting device, which computes again when this is dropped.
 struct Rest {
     engines: Option<Engines>,
+    tasks: Tasks,
     admission: Option<OwnedRwLockWriteGuard<()>>,
 }
 
 impl Rest {
     /// Returns once no thread of the device computes; None where it must not rest now.
-    async fn begin(engines: &Engines) -> Option<Self> {
+    async fn begin(engines: &Engines, tasks: &Tasks) -> Option<Self> {
         let gate = Arc::clone(&engines.throttle.0.admission);
         let admission = timeout(ADMISSION, gate.write_owned()).await.ok()?;
         let is_paused = engines.throttle.owner_pause().await;
@@ -60,6 +61,7 @@ impl Rest {
         }
         let rest = Self {
             engines: Some(engines.clone()),
+            tasks: tasks.clone(),
             admission: Some(admission),
         };
         if let Err(failure) = engines.stop_threads().await {
@@ -81,8 +83,8 @@ impl Drop for Rest {
             return;
         };
         // The task that kept the rest was stopped in the middle.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.tasks.start(async move {
                 go_on(&engines).await;
                 drop(admission);
             });
@@ -102,7 +104,7 @@ async fn go_on(engines: &Engines) {
 
 /// Has the devices compute for this share of time until the tasks stop.
 pub fn keep_duty(mut stock: watch::Receiver<Stock>, mut duty: watch::Receiver<f64>, tasks: &Tasks) {
-    let stopping = tasks.stopping();
+    let (stopping, all_tasks) = (tasks.stopping(), tasks.clone());
     tasks.start(async move {
         let cycles = async {
             loop {
@@ -112,7 +114,8 @@ pub fn keep_duty(mut stock: watch::Receiver<Stock>, mut duty: watch::Receiver<f6
                 let began = Instant::now();
                 sleep(STRETCH).await;
                 let fleet = stock.borrow_and_update().fleet.clone();
-                let rests = join_all(fleet.iter().map(Rest::begin)).await;
+                let rests =
+                    join_all(fleet.iter().map(|engines| Rest::begin(engines, &all_tasks))).await;
                 let rest = rest_after(began.elapsed(), *duty.borrow());
                 sleep(rest).await;
                 join_all(rests.into_iter().flatten().map(Rest::end)).await;
@@ -139,7 +142,7 @@ mod tests {
     use muster_engine::runtime::{DeviceChoice, EngineLimits, Runtime};
     use tokio::time::timeout;
 
-    use super::{Engines, LONGEST_REST, Rest, rest_after};
+    use super::{Engines, LONGEST_REST, Rest, Tasks, rest_after};
 
     #[tokio::test]
     async fn a_rest_keeps_jobs_waiting_and_leaves_the_owners_pause_alone() {
@@ -149,22 +152,23 @@ mod tests {
             maker: Some(maker.clone()),
             ..runtime.into()
         };
+        let tasks = Tasks::default();
         let is_paused = || maker.status().is_paused;
         let admits = async || {
             timeout(Duration::ZERO, engines.throttle.admit())
                 .await
                 .is_ok()
         };
-        let rest = Rest::begin(&engines).await.unwrap();
+        let rest = Rest::begin(&engines, &tasks).await.unwrap();
         assert!(is_paused() && !admits().await);
         rest.end().await;
         assert!(!is_paused() && admits().await);
 
-        let rest = Rest::begin(&engines).await.unwrap();
+        let rest = Rest::begin(&engines, &tasks).await.unwrap();
         engines.pause().await.unwrap();
         rest.end().await;
         assert!(is_paused(), "the owner has the machine");
-        assert!(Rest::begin(&engines).await.is_none());
+        assert!(Rest::begin(&engines, &tasks).await.is_none());
         engines.resume().await.unwrap();
         assert!(!is_paused());
     }

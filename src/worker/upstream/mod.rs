@@ -9,16 +9,14 @@
 //! | `watch` | the list of available models |
 //! | `answer` | the events of a text, and token counts with upper bounds |
 //! | `continuation` | the request for the rest of a text that another worker began |
-//! | `openai`, `ollama`, `a1111` | requests and replies of each API |
-//! | `image_settings` | image settings in these APIs' formats |
+//! | `openai`, `ollama`, `images` | requests and replies of each API |
 
-mod a1111;
 mod answer;
 mod client;
 mod continuation;
 mod error;
 mod facts;
-mod image_settings;
+mod images;
 mod lines;
 mod model;
 mod ollama;
@@ -28,7 +26,7 @@ mod watch;
 pub use answer::{AnswerEvent, UpstreamAnswer};
 pub use continuation::TextContinuation;
 pub use error::UpstreamError;
-pub use image_settings::ImageSettings;
+pub use images::ImageSettings;
 pub use model::{UpstreamKind, UpstreamModel};
 pub use watch::{UpstreamState, UpstreamWatch};
 

@@ -11,8 +11,8 @@ use super::answer::UpstreamAnswer;
 use super::client::UpstreamClient;
 use super::continuation;
 use super::facts::{self, Software, UpstreamFacts};
-use super::image_settings::ImageSettings;
-use super::{Api, UpstreamError, UpstreamWish, a1111, ollama, openai};
+use super::images::{self, ImageSettings};
+use super::{Api, UpstreamError, UpstreamWish, ollama, openai};
 use muster_protocol::job::{EmbeddingRequest, Kind, RankingRequest, TextRequest, Vector};
 
 /// Time after a pause for a text that no other worker can continue.
@@ -191,12 +191,12 @@ impl UpstreamModel {
         let (client, model) = (&self.source.client, &self.facts.model);
         match self.source.wish.api {
             Api::A1111 => {
-                let (path, body) = a1111::body(model, settings)?;
-                a1111::image(&client.post(path, &body).await?)
+                let (path, body) = images::body(model, settings)?;
+                images::image(&client.post(path, &body).await?)
             }
             Api::OpenAi => {
-                let body = a1111::openai_body(model, settings)?;
-                a1111::openai_image(&client.post("v1/images/generations", &body).await?)
+                let body = images::openai_body(model, settings)?;
+                images::openai_image(&client.post("v1/images/generations", &body).await?)
             }
             Api::Ollama => Err(UpstreamError::Unsupported("image generation")),
         }
@@ -207,7 +207,7 @@ impl UpstreamModel {
         match self.source.wish.api {
             Api::A1111 => {
                 let path = "sdapi/v1/progress";
-                a1111::progress(&self.source.client.ask(path).await.ok()?)
+                images::progress(&self.source.client.ask(path).await.ok()?)
             }
             _ => None,
         }

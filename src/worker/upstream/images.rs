@@ -6,8 +6,14 @@ use serde_json::{Value, json};
 
 use super::UpstreamError;
 use super::answer::small;
-use super::image_settings::ImageSettings;
 use muster_protocol::job::ImageRequest;
+
+/// A request, with the files of its source image and mask.
+pub struct ImageSettings<'a> {
+    pub request: &'a ImageRequest,
+    pub source: Option<Vec<u8>>,
+    pub mask: Option<Vec<u8>>,
+}
 
 /// Width and height where a request names none.
 const SIDE: u32 = 512;
@@ -192,9 +198,9 @@ fn decoded(text: &str) -> Result<Vec<u8>, UpstreamError> {
 mod tests {
     use serde_json::json;
 
+    use super::ImageSettings;
     use super::{body, image, openai_body, progress};
     use crate::upstream::UpstreamError;
-    use crate::upstream::image_settings::ImageSettings;
     use muster_protocol::job::ImageRequest;
 
     fn settings(request: &ImageRequest, source: Option<Vec<u8>>) -> ImageSettings<'_> {
