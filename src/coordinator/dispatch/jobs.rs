@@ -292,9 +292,18 @@ impl Entry {
 impl Delivered {
     /// Output that the client received from an earlier coordinator.
     pub fn of(events: &[Event]) -> Self {
+        let has_ids = events.iter().any(|event| match event {
+            Event::Token(token) => !token.ids.is_empty(),
+            Event::ToolCall(call) => !call.ids.is_empty(),
+            _ => false,
+        });
+        let source = match has_ids {
+            true => OutputSource::Tokens,
+            false => OutputSource::Text,
+        };
         let mut delivered = Self::default();
         for event in events {
-            delivered.admit(event, true);
+            delivered.admit(event, source);
         }
         delivered
     }

@@ -36,6 +36,7 @@ async fn a_begun_job_goes_on_behind_its_output_once_a_worker_connects() {
     let prefill = Prefill {
         tokens: vec![1, 1],
         text: "once upon".to_owned(),
+        written: Some(2),
     };
     assert_eq!(offer.prefill.as_deref(), Some(&prefill));
     // The client has heard of the start.
