@@ -7,6 +7,7 @@
 // EMULATED_KERNELS  nothing: kernels are counted and not run
 #include "emulator.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,7 @@ using emulator::Schedule;
 
 namespace {
 
-enum Code { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+enum Code { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600 };
 
 struct Kernel {
     const char *name;
@@ -48,9 +49,23 @@ struct Room {
     Gpu *gpu;
 };
 
+// A copy from or to pinned memory; the program must not touch that memory before it has waited.
+struct Transfer {
+    void *host;
+    std::vector<char> data;
+    bool is_download;
+    unsigned long number;
+};
+
+// What a program waits for: all transfers up to this one.
+struct Event {
+    unsigned long number;
+    std::chrono::steady_clock::time_point time;
+};
+
 // In the order of `emulator_counts`.
 struct Counts {
-    unsigned long launches, allocations, frees, uploads, downloads, copies, fills, synchronizations, modules, lookups;
+    unsigned long launches, allocations, frees, uploads, downloads, copies, fills, synchronizations, modules, lookups, unpinned;
 } counts;
 
 constexpr size_t GUARD = 256;
@@ -61,6 +76,9 @@ std::mutex &lock = *new std::mutex;
 std::vector<Gpu> &gpus = *new std::vector<Gpu>;
 std::unordered_map<std::string, Function> &functions = *new std::unordered_map<std::string, Function>;
 std::map<uintptr_t, Room> &rooms = *new std::map<uintptr_t, Room>;
+std::map<uintptr_t, size_t> &pinned = *new std::map<uintptr_t, size_t>;
+std::vector<Transfer> &transfers = *new std::vector<Transfer>;
+unsigned long last_transfer;
 thread_local Gpu *current;
 bool runs_kernels = true;
 int schedule = -1;
@@ -68,7 +86,10 @@ int schedule = -1;
 void open_kernels() {
     Dl_info info;
     dladdr((void *)open_kernels, &info);
-    std::string folder = info.dli_fname;
+    // The kernels lie beside the file, also where it is found by a link.
+    char *file = realpath(info.dli_fname, nullptr);
+    std::string folder = file ? file : info.dli_fname;
+    std::free(file);
     folder = folder.substr(0, folder.rfind('/'));
     DIR *entries = opendir(folder.c_str());
     if (!entries) return;
@@ -159,6 +180,36 @@ bool holds(uintptr_t address, size_t bytes) {
     return address + bytes <= begin + room.bytes;
 }
 
+bool is_pinned(const void *host, size_t bytes) {
+    auto after = pinned.upper_bound((uintptr_t)host);
+    if (after == pinned.begin()) return false;
+    auto &[begin, size] = *--after;
+    return (uintptr_t)host + bytes <= begin + size;
+}
+
+// Nothing of this program's is on its way to or from these bytes.
+void must_rest(const void *host, size_t bytes) {
+    for (auto &transfer : transfers)
+        if ((char *)transfer.host < (char *)host + bytes && (char *)host < (char *)transfer.host + transfer.data.size()) {
+            std::fprintf(stderr, "pinned memory is used while a copy of %zu bytes is on its way\n", transfer.data.size());
+            std::abort();
+        }
+}
+
+// Ends the transfers up to this one: bytes that were to be copied are still there, and those that were copied come.
+void complete(unsigned long number) {
+    std::lock_guard<std::mutex> held(lock);
+    std::erase_if(transfers, [&](Transfer &transfer) {
+        if (transfer.number > number) return false;
+        if (transfer.is_download) std::memcpy(transfer.host, transfer.data.data(), transfer.data.size());
+        if (std::memcmp(transfer.host, transfer.data.data(), transfer.data.size()) != 0) {
+            std::fprintf(stderr, "pinned memory was written before its copy of %zu bytes was done\n", transfer.data.size());
+            std::abort();
+        }
+        return true;
+    });
+}
+
 void fill(uintptr_t address, unsigned char value, size_t bytes) {
     // Pages that were never touched are zeros.
     uintptr_t first = (address + 4095) / 4096 * 4096, last = (address + bytes) / 4096 * 4096;
@@ -225,17 +276,27 @@ CALL cuMemPoolSetAttribute(void *, int, void *) { return SUCCESS; }
 CALL cuMemPoolTrimTo(void *, size_t) { return SUCCESS; }
 CALL cuCtxSetCurrent(void *context) { current = (Gpu *)context; return SUCCESS; }
 CALL cuCtxGetCurrent(void **context) { *context = current; return SUCCESS; }
-CALL cuCtxSynchronize() { counts.synchronizations++; return SUCCESS; }
+CALL cuCtxSynchronize() { counts.synchronizations++; complete(last_transfer); return SUCCESS; }
 CALL cuStreamCreate(void **stream, unsigned) { *stream = (void *)16; return SUCCESS; }
 CALL cuStreamDestroy_v2(void *) { return SUCCESS; }
-CALL cuStreamSynchronize(void *) { counts.synchronizations++; return SUCCESS; }
+CALL cuStreamSynchronize(void *) { counts.synchronizations++; complete(last_transfer); return SUCCESS; }
 CALL cuStreamWaitEvent(void *, void *, unsigned) { return SUCCESS; }
 CALL cuStreamIsCapturing(void *, int *status) { *status = 0; return SUCCESS; }
-CALL cuEventCreate(void **event, unsigned) { *event = (void *)16; return SUCCESS; }
-CALL cuEventRecord(void *, void *) { return SUCCESS; }
-CALL cuEventSynchronize(void *) { return SUCCESS; }
-CALL cuEventQuery(void *) { return SUCCESS; }
-CALL cuEventDestroy_v2(void *) { return SUCCESS; }
+CALL cuEventCreate(void **event, unsigned) { *event = new Event{}; return SUCCESS; }
+CALL cuEventRecord(void *event, void *) { *(Event *)event = {last_transfer, std::chrono::steady_clock::now()}; return SUCCESS; }
+CALL cuEventSynchronize(void *event) { complete(((Event *)event)->number); return SUCCESS; }
+// No copy is done before somebody waits for it.
+CALL cuEventQuery(void *event) {
+    std::lock_guard<std::mutex> held(lock);
+    for (auto &transfer : transfers)
+        if (transfer.number <= ((Event *)event)->number) return NOT_READY;
+    return SUCCESS;
+}
+CALL cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
+    *milliseconds = std::chrono::duration<float, std::milli>(((Event *)end)->time - ((Event *)begin)->time).count();
+    return SUCCESS;
+}
+CALL cuEventDestroy_v2(void *event) { delete (Event *)event; return SUCCESS; }
 
 CALL cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     if (!current) return INVALID_CONTEXT;
@@ -247,22 +308,57 @@ CALL cuMemAlloc_v2(uintptr_t *address, size_t bytes) { return allocate(address, 
 CALL cuMemAllocAsync(uintptr_t *address, size_t bytes, void *) { return allocate(address, bytes); }
 CALL cuMemFree_v2(uintptr_t address) { return release(address); }
 CALL cuMemFreeAsync(uintptr_t address, void *) { return release(address); }
-CALL cuMemHostAlloc(void **address, size_t bytes, unsigned) { *address = std::malloc(bytes); return *address ? SUCCESS : OUT_OF_MEMORY; }
-CALL cuMemFreeHost(void *address) { std::free(address); return SUCCESS; }
+CALL cuMemHostAlloc(void **address, size_t bytes, unsigned) {
+    *address = std::malloc(bytes);
+    if (!*address) return OUT_OF_MEMORY;
+    std::memset(*address, POISON, bytes);
+    std::lock_guard<std::mutex> held(lock);
+    pinned[(uintptr_t)*address] = bytes;
+    return SUCCESS;
+}
+CALL cuMemFreeHost(void *address) {
+    std::lock_guard<std::mutex> held(lock);
+    must_rest(address, pinned[(uintptr_t)address]);
+    pinned.erase((uintptr_t)address);
+    std::free(address);
+    return SUCCESS;
+}
 CALL cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t bytes, void *) {
     if (!holds(to, bytes)) return INVALID_VALUE;
+    std::lock_guard<std::mutex> held(lock);
     counts.uploads++;
     std::memcpy((void *)to, from, bytes);
+    if (!is_pinned(from, bytes)) {
+        counts.unpinned++;
+        return SUCCESS;
+    }
+    transfers.push_back({(void *)from, {(char *)from, (char *)from + bytes}, false, ++last_transfer});
     return SUCCESS;
 }
-CALL cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t bytes) { return cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr); }
+CALL cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t bytes) {
+    int code = cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
+    complete(last_transfer);
+    return code;
+}
 CALL cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t bytes, void *) {
     if (!holds(from, bytes)) return INVALID_VALUE;
+    std::lock_guard<std::mutex> held(lock);
     counts.downloads++;
-    std::memcpy(to, (const void *)from, bytes);
+    if (!is_pinned(to, bytes)) {
+        counts.unpinned++;
+        std::memcpy(to, (const void *)from, bytes);
+        return SUCCESS;
+    }
+    must_rest(to, bytes);
+    transfers.push_back({to, {(char *)from, (char *)from + bytes}, true, ++last_transfer});
+    std::memset(to, POISON, bytes);
     return SUCCESS;
 }
-CALL cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t bytes) { return cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr); }
+CALL cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t bytes) {
+    int code = cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);
+    complete(last_transfer);
+    return code;
+}
 CALL cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, void *) {
     if (!holds(to, bytes) || !holds(from, bytes)) return INVALID_VALUE;
     counts.copies++;
@@ -291,6 +387,7 @@ CALL cuModuleGetFunction(void **function, void *, const char *name) {
     *function = &found->second;
     return SUCCESS;
 }
+CALL cuFuncGetName(const char **name, void *function) { *name = ((Function *)function)->kernel.name; return SUCCESS; }
 CALL cuFuncSetAttribute(void *, int, int) { return SUCCESS; }
 CALL cuFuncGetAttribute(int *value, int, void *) { *value = 1024; return SUCCESS; }
 

@@ -45,23 +45,34 @@ pub struct AttentionPlan {
 
 impl AttentionPlan {
     pub fn new(spans: Vec<Span>, device: &Device) -> Result<Self> {
+        Self::with_list(spans, &[], device).map(|(plan, _)| plan)
+    }
+
+    /// Uploads a further list in the same copy: each copy has a fixed cost.
+    pub fn with_list(spans: Vec<Span>, list: &[u32], device: &Device) -> Result<(Self, Tensor)> {
         let mut positions = Vec::new();
         for span in &spans {
             span.check()?;
             let end = span.past_tokens + span.new_tokens;
             positions.extend((span.past_tokens..end).map(|position| position as u32));
         }
-        let positions = Tensor::new(positions, device)?;
-        let on_device = match device {
-            Device::Cpu => None,
-            _ => Some(cuda::Plan::new(&spans, device)?),
+        let (on_device, [positions, list]) = match device {
+            Device::Cpu => (
+                None,
+                [Tensor::new(positions, device)?, Tensor::new(list, device)?],
+            ),
+            _ => {
+                let (plan, lists) = cuda::Plan::new(&spans, [&positions, list], device)?;
+                (Some(plan), lists)
+            }
         };
-        Ok(Self {
+        let plan = Self {
             spans,
             positions,
             block_ends: Vec::new(),
             on_device,
-        })
+        };
+        Ok((plan, list))
     }
 
     /// Adds bidirectional blocks: rows of a block attend to each other, also to later ones. A block is part of one

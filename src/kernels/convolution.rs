@@ -42,6 +42,15 @@ struct SizedLowering {
     lowering: cuda::Lowering,
 }
 
+/// Lowered bytes per input byte: 16 taps, the largest usual kernel, in half precision.
+const MOST_WIDENED: u64 = 8;
+
+/// Upper bound of the lowered rows of convolutions on a GPU, in a workspace of `work_bytes`.
+pub fn convolution_scratch(work_bytes: u64) -> u64 {
+    let rows = work_bytes.saturating_mul(MOST_WIDENED);
+    rows.min(cuda::LOWERED_BYTES as u64)
+}
+
 impl DeviceWeights {
     /// Converts weights in PyTorch's layout.
     fn new(
@@ -76,7 +85,7 @@ impl DeviceWeights {
         let lowering = self.lowering([height, width], axes, is_transposed, x.device())?;
         match cuda::convolve(x, &self.matrix, self.bias.as_ref(), &lowering)? {
             Some(result) => Ok(result),
-            None => bail!("a convolution on this device needs a build with CUDA"),
+            None => cuda::convolve_lowered(x, &self.matrix, self.bias.as_ref(), &lowering),
         }
     }
 
@@ -238,6 +247,41 @@ mod tests {
         assert_eq!(a.dims(), b.dims());
         let gap = (a - b).unwrap().abs().unwrap().max_all().unwrap();
         gap.to_scalar().unwrap()
+    }
+
+    /// The fallback of a GPU whose kernel fails.
+    #[test]
+    fn lowered_convolutions_agree() {
+        for (edges, groups, stride, is_transposed) in [
+            (Edges::Zeros, 1, 1, false),
+            (Edges::Circular, 2, 2, false),
+            (Edges::Reflect, 4, 1, false),
+            (Edges::Zeros, 1, 2, true),
+            (Edges::Zeros, 4, 2, true),
+        ] {
+            let axis = Axis {
+                stride,
+                padding: [2, 1],
+                edges,
+                ..Axis::default()
+            };
+            let weight = match is_transposed {
+                false => random(&[24, 16 / groups, 3, 2]),
+                true => random(&[16, 24 / groups, 3, 2]),
+            };
+            let (x, bias) = (random(&[2, 9, 7, 16]), random(&[24]));
+            let wanted = match is_transposed {
+                false => Convolution::new(&weight, Some(&bias), [axis; 2], groups),
+                true => Convolution::transposed(&weight, Some(&bias), [axis; 2], groups),
+            };
+            let wanted = wanted.unwrap().apply(&x).unwrap();
+            let lowered = DeviceWeights::new(&weight, Some(&bias), groups, is_transposed);
+            let found = lowered
+                .unwrap()
+                .apply(&x, [axis; 2], is_transposed)
+                .unwrap();
+            assert!(gap(&found, &wanted) < 1e-4, "{edges:?}, {groups}");
+        }
     }
 
     /// The same convolution with candle's operations.

@@ -19,6 +19,8 @@ mod convolution;
 mod cuda;
 mod dense_attention;
 mod gates;
+mod gpu_trial;
+mod host_floats;
 mod kv_cache;
 mod matrix;
 mod mixture;
@@ -26,6 +28,7 @@ mod norm;
 mod recurrence;
 mod resample;
 mod rope;
+mod selection;
 mod snake;
 
 pub use attention::{
@@ -34,14 +37,17 @@ pub use attention::{
     shared_attention,
 };
 pub use constants::Constants;
-pub use convolution::{Axis, Convolution, Edges};
+pub use convolution::{Axis, Convolution, Edges, convolution_scratch};
 pub use cuda::{
-    floats_on_host, give_back_gpu_memory, gpu_faults, gpu_free_bytes, has_vendor_products, open_gpu,
+    give_back_gpu_memory, gpu_faults, gpu_free_bytes, gpu_trials, has_vendor_products,
+    keep_gpu_trials, open_gpu,
 };
 pub use dense_attention::{Mask, dense_attention};
 pub use gates::{
     GateKind, gelu, gelu_erf, gelu_erf_mul, gelu_mul, silu, silu_mul, soft_cap, swiglu_oai,
 };
+pub use gpu_trial::GpuTrial;
+pub use host_floats::HostFloats;
 pub use kv_cache::KvCache;
 pub use matrix::{PackedMatrix, PackedSpan, WeightType, dense_product};
 pub use mixture::weighted_sums;
@@ -51,6 +57,7 @@ pub use recurrence::{
 };
 pub use resample::{Resampling, resample};
 pub use rope::{RopeStyle, RopeTable, rotate};
+pub use selection::select_rows;
 pub use snake::snake;
 
 /// Tokens per page of the KV cache. Paged flash attention requires a multiple of 32.

@@ -50,7 +50,9 @@ pub use handle::{Generation, Runtime};
 pub use images::{ChatImage, ImageDetail, ImageInput, ImageTexts};
 pub use kv_cache::CacheScope;
 pub use load::{CacheRoom, DEFAULT_CACHE_TOKENS, LoadError, ModelSource};
-pub use muster_kernels::{KvDtype, gpu_faults};
+pub use muster_kernels::{
+    GpuTrial, KvDtype, PAGE_TOKENS, convolution_scratch, gpu_faults, gpu_trials, keep_gpu_trials,
+};
 pub use network_pool::{NetworkFiles, SharedWeights};
 pub use outbox::{SLOW_READER_TOKENS, UNREAD_EVENTS};
 pub use speculation::Speculation;

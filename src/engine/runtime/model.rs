@@ -124,11 +124,6 @@ impl Model for PagedDecoder {
     }
 }
 
-/// The logits of a step, on the host, as one flat list.
-pub fn to_host(logits: &Tensor) -> Result<Vec<f32>> {
-    muster_kernels::floats_on_host(logits)
-}
-
 /// The message without the backtrace that candle may append.
 pub fn plain(error: &Error) -> String {
     match error {

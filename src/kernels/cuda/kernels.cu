@@ -498,6 +498,21 @@ extern "C" __global__ void write_rows(const uint4 *keys, const uint4 *values, co
     value_pages[to] = values[index];
 }
 
+template <typename T>
+__device__ __forceinline__ void select_rows(const T *from, const u32 *rows, T *to, u32 count, u32 pieces) {
+    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < (u64)count * pieces) to[index] = from[(u64)rows[index / pieces] * pieces + index % pieces];
+}
+
+// Copies the rows with these indices, so many bytes at a time.
+extern "C" __global__ void select_rows_16(const uint4 *from, const u32 *rows, uint4 *to, u32 count, u32 pieces) {
+    select_rows(from, rows, to, count, pieces);
+}
+extern "C" __global__ void select_rows_2(const unsigned short *from, const u32 *rows, unsigned short *to, u32 count,
+                                         u32 pieces) {
+    select_rows(from, rows, to, count, pieces);
+}
+
 // Turns the first `2 * half` values of each head; `apart` is how far the two that turn together lie from each other.
 template <typename T>
 __device__ __forceinline__ void rotate(const T *x, const float *cosines, const float *sines, const u32 *positions,

@@ -10,6 +10,7 @@
 mod flash;
 #[cfg(feature = "cuda")]
 mod launch;
+mod lowered;
 #[cfg_attr(not(feature = "cuda"), path = "native_absent.rs")]
 mod native;
 #[cfg_attr(not(feature = "cuda"), path = "paged_absent.rs")]
@@ -21,8 +22,12 @@ mod recurrence;
 mod states;
 #[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
 mod text;
+#[cfg_attr(not(feature = "cuda"), path = "transfer_absent.rs")]
+mod transfer;
 #[cfg_attr(not(feature = "cuda"), path = "trial_absent.rs")]
 mod trial;
+#[cfg(feature = "cuda")]
+mod trial_record;
 
 use std::ops::Range;
 
@@ -31,31 +36,25 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 use super::{
     AttentionOptions, AttentionReach, AttentionScratch, AttentionShape, KvDtype, PAGE_TOKENS, Span,
 };
+pub use lowered::convolve as convolve_lowered;
 pub use native::{attention, convolve, group_norm, layer_norm, product};
 pub use states::{DeviceTaps, States};
-pub use text::{add_rms_norm, gate, give_back_gpu_memory, gpu_free_bytes, open_gpu, rotate};
-pub use trial::gpu_faults;
-
-/// A tensor's numbers as f32 in order, copied once.
-pub fn floats_on_host(x: &Tensor) -> Result<Vec<f32>> {
-    let x = x.to_dtype(DType::F32)?.contiguous()?;
-    match text::copied(&x)? {
-        Some(numbers) => Ok(numbers),
-        None => x.to_device(&Device::Cpu)?.flatten_all()?.to_vec1(),
-    }
-}
+pub use text::{
+    add_rms_norm, gate, give_back_gpu_memory, gpu_free_bytes, open_gpu, rotate, select_rows,
+};
+pub use transfer::PinnedFloats;
+pub use trial::{gpu_faults, gpu_trials, keep_gpu_trials};
 
 /// Whether products of dense matrices on GPUs are the vendor's, and not our own slower ones.
 pub fn has_vendor_products() -> bool {
     products::are_the_vendors()
 }
 
+/// Memory limit for the lowered (im2col) input rows of a convolution.
+pub const LOWERED_BYTES: usize = 256 << 20;
+
 /// A convolution lowered to a product: input positions of its taps, and its sizes.
 #[derive(Debug, Clone)]
-#[cfg_attr(
-    not(feature = "cuda"),
-    expect(dead_code, reason = "only the kernels look at it")
-)]
 pub struct Lowering {
     /// The input that each tap of each output sees along each axis, u32; the largest number for none.
     pub seen: [Tensor; 2],
@@ -156,7 +155,8 @@ struct Prompt {
 const FEW_TOKENS: usize = 8;
 
 impl Plan {
-    pub fn new(spans: &[Span], device: &Device) -> Result<Self> {
+    /// Uploads further lists of the step in the same copy.
+    pub fn new(spans: &[Span], lists: [&[u32]; 2], device: &Device) -> Result<(Self, [Tensor; 2])> {
         let spans: Vec<_> = spans
             .iter()
             .filter(|span| span.new_tokens > 0)
@@ -192,6 +192,7 @@ impl Plan {
         }
         let [rows_at, spans_at, positions_at, slots_at, table_at] =
             [&rows, &of_spans, &positions, &slots, &table].map(|numbers| upload.add(numbers));
+        let [first_list, second_list] = lists.map(|numbers| upload.add(numbers));
         let there = upload.put(device)?;
         let single = match rows.is_empty() {
             true => None,
@@ -206,14 +207,15 @@ impl Plan {
             let pages = there.get(pages)?;
             Ok(Prompt { span, first, pages })
         });
-        Ok(Self {
+        let plan = Self {
             single,
             prompts: prompts.collect::<Result<_>>()?,
             slots: there.get(slots_at)?,
             page_table: there.get(table_at)?.reshape((spans.len(), most_pages))?,
             lengths: flash::Lengths::new(&spans, device)?,
             spans,
-        })
+        };
+        Ok((plan, [there.get(first_list)?, there.get(second_list)?]))
     }
 }
 
@@ -238,7 +240,10 @@ impl Upload {
     }
 
     fn put(self, device: &Device) -> Result<UploadedLists> {
-        Tensor::new(self.numbers, device).map(UploadedLists)
+        match transfer::upload(&self.numbers, device)? {
+            Some(numbers) => Ok(UploadedLists(numbers)),
+            None => Tensor::new(self.numbers, device).map(UploadedLists),
+        }
     }
 }
 
@@ -625,7 +630,7 @@ mod tests {
             let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
             let random = |heads| Tensor::randn(0f32, 1.0, (rows, heads, 32), &device).unwrap();
             let (q, k, v) = (random(6), random(2), random(2));
-            let plan = Plan::new(&spans, &device).unwrap();
+            let plan = Plan::new(&spans, [&[], &[]], &device).unwrap().0;
             let of_sinks = sinks.as_ref().map(|sinks| sinks.on(&device).unwrap());
             let seen = AttentionScope {
                 options,

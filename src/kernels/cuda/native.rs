@@ -15,12 +15,12 @@ use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::{CudaDevice, DType, Result, Tensor, bail};
 use half::{bf16, f16};
 
-use super::Lowering;
 use super::launch::{
     DeviceOperand, THREADS, WARP, blocks, device_for, device_of, floats, function, launch,
     narrowed, room, tensor,
 };
 use super::trial::Operation;
+use super::{LOWERED_BYTES, Lowering};
 use crate::cpu::Mask;
 
 /// The layout of a product's rows in its result.
@@ -193,9 +193,6 @@ pub fn product(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Opt
     }
     Ok(Some(tensor(result, device, &shape)))
 }
-
-/// Memory limit for lowered (im2col) input rows.
-const LOWERED_BYTES: usize = 256 << 20;
 
 /// `x` is `[batch, height, width, channels]`, the weights `[outputs, taps * inputs]` with the inputs of a tap together.
 pub fn convolve(

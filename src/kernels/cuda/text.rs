@@ -11,20 +11,19 @@ use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
 use half::{bf16, f16};
 
-use super::launch::{
-    DeviceOperand, THREADS, blocks, device_for, device_of, function, launch, room, tensor,
-};
+use super::launch::{DeviceOperand, THREADS, blocks, device_for, function, launch, room, tensor};
 use super::trial::{Operation, try_kernels};
+use super::trial_record::kept;
 use crate::{GateKind, RopeStyle};
 
 /// Opens a GPU with one stream for all threads, so that work runs in the order of submission. The first open tests the
-/// kernels.
+/// kernels, unless [`crate::keep_gpu_trials`] has the result of an earlier test.
 pub fn open_gpu(index: usize) -> Result<Device> {
     static TRIED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let device = open_untried(index)?;
     let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
     if !tried.contains(&index) {
-        try_kernels(&device);
+        try_kernels(index, &device, kept().as_ref());
         tried.push(index);
     }
     Ok(device)
@@ -80,15 +79,6 @@ pub fn gpu_free_bytes(index: usize) -> Result<u64> {
     Ok(free_bytes as u64)
 }
 
-/// Numbers in order on the host: candle's way there copies them twice. `None` off GPUs.
-pub fn copied(x: &Tensor) -> Result<Option<Vec<f32>>> {
-    let Some(device) = device_of(x) else {
-        return Ok(None);
-    };
-    let held = DeviceOperand::of(x)?;
-    device.clone_dtoh(&held.view::<f32>()?).map(Some)
-}
-
 /// The name of a type in `kernels.cu`.
 fn type_name(dtype: DType) -> Option<&'static str> {
     match dtype {
@@ -112,6 +102,54 @@ macro_rules! of_type {
 }
 
 pub(super) use of_type;
+
+/// The rows of a matrix with these indices. `None` off GPUs and for other tensors than float matrices.
+pub fn select_rows(x: &Tensor, rows: &Tensor) -> Result<Option<Tensor>> {
+    let Some(device) = device_for(Operation::Selection, x) else {
+        return Ok(None);
+    };
+    let is_empty = x.elem_count() == 0 || rows.elem_count() == 0;
+    if x.rank() != 2 || is_empty || type_name(x.dtype()).is_none() {
+        return Ok(None);
+    }
+    let (x, rows) = (x.contiguous()?, rows.contiguous()?);
+    of_type!(x.dtype(), select_as(device, &x, &rows)).map(Some)
+}
+
+/// Bytes per copy of a thread, for rows of a multiple of them.
+const PIECE_BYTES: usize = 16;
+
+fn select_as<T: CudaDType + DeviceRepr>(
+    device: &CudaDevice,
+    x: &Tensor,
+    rows: &Tensor,
+) -> Result<Tensor> {
+    let (count, columns) = (rows.elem_count(), x.dim(1)?);
+    let (row_bytes, start) = (
+        columns * size_of::<T>(),
+        x.layout().start_offset() * size_of::<T>(),
+    );
+    let is_wide = row_bytes.is_multiple_of(PIECE_BYTES) && start.is_multiple_of(PIECE_BYTES);
+    let (name, piece_bytes) = match is_wide {
+        true => ("select_rows_16", PIECE_BYTES),
+        false => ("select_rows_2", size_of::<f16>()),
+    };
+    let pieces = row_bytes / piece_bytes;
+    let mut result = room::<T>(device, count * columns)?;
+    let config = blocks(count * pieces, THREADS)?;
+    let (held, held_rows) = (DeviceOperand::of(x)?, DeviceOperand::of(rows)?);
+    launch!(
+        device,
+        name,
+        config,
+        &held.view::<T>()?,
+        &held_rows.view::<u32>()?,
+        &mut result,
+        &(count as u32),
+        &(pieces as u32),
+    );
+    Ok(tensor(result, device, &[count, columns]))
+}
 
 /// `[tokens, heads, size]` turned by the angles of its positions. `None` off GPUs.
 pub fn rotate(

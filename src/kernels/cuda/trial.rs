@@ -1,5 +1,5 @@
-//! Self-test of our kernels: when a GPU is opened for the first time, compares them with the CPU's on one whole tile
-//! and on a ragged size. After a failure the operation falls back to candle's.
+//! Self-test of our kernels: when a GPU is opened with a driver or build for the first time, compares them with the CPU's on
+//! one whole tile and on a ragged size. After a failure the operation falls back to candle's.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,12 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::native;
+use super::trial_record::TrialRecord;
+pub use super::trial_record::keep_gpu_trials;
 use crate::cpu::Mask;
 use crate::{
-    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, DeltaRule, KvDtype,
-    LayerPages, LayerStates, RecurrenceShape, RopeStyle, RopeTable, ShortConvolution, Span,
-    StateShape, StateSpan, dense_product, group_norm, layer_norm, paged_attention, rotate,
-    silu_mul,
+    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, DeltaRule, GpuTrial,
+    KvDtype, LayerPages, LayerStates, RecurrenceShape, RopeStyle, RopeTable, ShortConvolution,
+    Span, StateShape, StateSpan, dense_product, group_norm, layer_norm, paged_attention, rotate,
+    select_rows, silu_mul,
 };
 
 /// Work that is not left undone where our kernel for it fails.
@@ -29,16 +31,18 @@ pub enum Operation {
     Product,
     Convolution,
     Recurrence,
+    Selection,
 }
 
 /// A kernel that a GPU fails at.
-struct KernelFault {
-    operation: Operation,
-    why: String,
+#[derive(Debug, Clone)]
+pub struct KernelFault {
+    pub operation: Operation,
+    pub why: String,
 }
 
 static FAULTY: AtomicU32 = AtomicU32::new(0);
-static FAULTS: Mutex<Vec<KernelFault>> = Mutex::new(Vec::new());
+static TRIALS: Mutex<Vec<GpuTrial>> = Mutex::new(Vec::new());
 
 /// Whether the operation's self-test failed on any GPU of this process.
 pub fn is_faulty(operation: Operation) -> bool {
@@ -47,8 +51,16 @@ pub fn is_faulty(operation: Operation) -> bool {
 
 /// The faults of the GPUs that were opened.
 pub fn gpu_faults() -> Vec<String> {
-    let faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
-    faults.iter().map(ToString::to_string).collect()
+    let trials = gpu_trials().into_iter();
+    trials.flat_map(|trial| trial.faults).collect()
+}
+
+/// The self-tests of the opened GPUs, in order of opening.
+pub fn gpu_trials() -> Vec<GpuTrial> {
+    TRIALS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
 impl fmt::Display for KernelFault {
@@ -58,7 +70,7 @@ impl fmt::Display for KernelFault {
 }
 
 impl Operation {
-    const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Gate,
         Self::AddRmsNorm,
         Self::LayerNorm,
@@ -69,9 +81,10 @@ impl Operation {
         Self::Product,
         Self::Convolution,
         Self::Recurrence,
+        Self::Selection,
     ];
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Gate => "gated activations",
             Self::AddRmsNorm => "RMS norms",
@@ -83,6 +96,7 @@ impl Operation {
             Self::Product => "products",
             Self::Convolution => "convolutions",
             Self::Recurrence => "recurrent layers",
+            Self::Selection => "selected rows",
         }
     }
 
@@ -144,6 +158,11 @@ impl Operation {
                 Ok(vec![layer.apply(&x(&[1, 9, 7, 8], device)?)?])
             }
             Self::Recurrence => recurrent(device),
+            Self::Selection => {
+                let rows = Tensor::new(&[3u32, 0, 3, 6], device)?;
+                let of = |columns| select_rows(&x(&[7, columns], device)?, &rows);
+                Ok(vec![of(64)?, of(37)?])
+            }
         }
     }
 }
@@ -227,19 +246,45 @@ fn x(shape: &[usize], device: &Device) -> Result<Tensor> {
 /// Operands of products are rounded to f16 on both sides, in other places.
 const TOLERANCE: f64 = 4e-3;
 
-/// Tries each kernel, and leaves the faulty ones out from now on.
-pub fn try_kernels(device: &Device) {
-    for operation in Operation::ALL {
-        let Some(why) = fault(operation, device) else {
-            continue;
-        };
-        FAULTY.fetch_or(1 << operation as u32, Ordering::Relaxed);
-        let fault = KernelFault { operation, why };
-        FAULTS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(fault);
+/// Tests each kernel on a GPU, unless the record has the result, and disables the faulty ones.
+pub fn try_kernels(index: usize, device: &Device, record: Option<&TrialRecord>) {
+    let (faults, is_kept) = outcome(device, record);
+    for fault in &faults {
+        FAULTY.fetch_or(1 << fault.operation as u32, Ordering::Relaxed);
     }
+    let trial = GpuTrial {
+        gpu: index,
+        kernels: Operation::ALL.len(),
+        failed: faults.iter().map(|fault| fault.operation.name()).collect(),
+        faults: faults.iter().map(ToString::to_string).collect(),
+        is_kept,
+    };
+    TRIALS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(trial);
+}
+
+/// The faults of a GPU, and whether they come from the record.
+fn outcome(device: &Device, record: Option<&TrialRecord>) -> (Vec<KernelFault>, bool) {
+    let key = match (record, device) {
+        (Some(record), Device::Cuda(device)) => record.key(device).ok(),
+        _ => None,
+    };
+    let known = record.zip(key.as_ref());
+    if let Some(faults) = known.and_then(|(record, key)| record.faults(key)) {
+        return (faults, true);
+    }
+    let tried = Operation::ALL.into_iter().filter_map(|operation| {
+        let why = fault(operation, device)?;
+        Some(KernelFault { operation, why })
+    });
+    let faults: Vec<KernelFault> = tried.collect();
+    if let Some((record, key)) = known {
+        // Without a record the next start repeats the test.
+        let _ = record.keep(key, &faults);
+    }
+    (faults, false)
 }
 
 fn fault(operation: Operation, device: &Device) -> Option<String> {
@@ -277,4 +322,27 @@ fn gap(found: &Tensor, wanted: &Tensor) -> Result<f64> {
     let length = |x: &Tensor| x.sqr()?.sum_all()?.to_scalar::<f64>();
     let gap = (length(&(found - &wanted)?)? / length(&wanted)?).sqrt();
     Ok(if gap.is_nan() { f64::INFINITY } else { gap })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_tried_once_with_a_driver() {
+        let folder = std::env::temp_dir().join(format!("muster-trial-{}", std::process::id()));
+        let device = crate::cuda::text::open_untried(0).unwrap();
+        for (driver, is_known) in [
+            ("580", false),
+            ("580", true),
+            ("590", false),
+            ("580", false),
+        ] {
+            let record = TrialRecord::new(&folder, driver);
+            let (faults, is_kept) = outcome(&device, Some(&record));
+            assert!(faults.is_empty(), "{faults:?}");
+            assert_eq!(is_kept, is_known, "{driver}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use candle_core::{Result, Tensor};
 use serde::Serialize;
 
-use crate::kernels::{KvDtype, PAGE_TOKENS, Span, cpu};
+use crate::kernels::{HostFloats, KvDtype, PAGE_TOKENS, Span, cpu};
 use crate::networks::text::{Batch, Decoder, KvPages, StepCost};
 use crate::runtime::Sampling;
 use crate::runtime::sampling::{Sampler, Scratch, Settings};
@@ -62,6 +62,7 @@ pub struct Driver {
     random: Random,
     /// Samplers of the streams.
     samplers: Vec<(Sampler, Scratch)>,
+    logits: HostFloats,
 }
 
 impl Driver {
@@ -79,6 +80,7 @@ impl Driver {
         let samplers = samplers(streams.unwrap_or(0), decoder.spec().vocab_size)?;
         let mut driver = Self {
             samplers,
+            logits: HostFloats::default(),
             decoder,
             kv,
             pages,
@@ -156,7 +158,7 @@ impl Driver {
     /// Samples a token of each stream on all threads, as serving does.
     fn sample(&mut self, logits: &Tensor, index: usize) -> Result<()> {
         let vocabulary = self.decoder.spec().vocab_size;
-        let mut logits = logits.flatten_all()?.to_vec1::<f32>()?;
+        let logits = self.logits.read(logits)?;
         let cost = logits.len();
         let rows = logits.chunks_exact_mut(vocabulary.max(1));
         let mut pairs: Vec<_> = rows.zip(&mut self.samplers).collect();

@@ -6,6 +6,7 @@ use candle_core::{
 };
 
 use crate::networks::weights::{TensorBytes, convert};
+use muster_kernels::select_rows;
 
 pub struct Embedding {
     table: Table,
@@ -67,19 +68,31 @@ impl Embedding {
 
     /// One row per token: `[tokens, cols]`.
     pub fn gather(&self, tokens: &[u32], device: &Device) -> Result<Tensor> {
+        match &self.table {
+            Table::Stored { .. } => self.rows_of(tokens, None),
+            _ => self.rows_of(tokens, Some(&Tensor::new(tokens, device)?)),
+        }
+    }
+
+    /// The same with the tokens already on the device.
+    pub fn gather_uploaded(&self, tokens: &[u32], uploaded: &Tensor) -> Result<Tensor> {
+        self.rows_of(tokens, Some(uploaded))
+    }
+
+    fn rows_of(&self, tokens: &[u32], uploaded: Option<&Tensor>) -> Result<Tensor> {
         if let Some(token) = tokens.iter().find(|&&token| token as usize >= self.rows) {
             bail!(
                 "the token {token} is outside the vocabulary of {}",
                 self.rows
             );
         }
-        match &self.table {
-            Table::Stored { dtype, bytes } => self.gather_stored(*dtype, bytes, tokens),
-            Table::Dense(table) => table.index_select(&Tensor::new(tokens, device)?, 0),
-            Table::Blocks(table) => {
-                let rows = table.embedding(&Tensor::new(tokens, device)?)?;
-                rows.to_dtype(self.dtype)
+        match (&self.table, uploaded) {
+            (Table::Stored { dtype, bytes }, _) => self.gather_stored(*dtype, bytes, tokens),
+            (Table::Dense(table), Some(uploaded)) => select_rows(table, uploaded),
+            (Table::Blocks(table), Some(uploaded)) => {
+                table.embedding(uploaded)?.to_dtype(self.dtype)
             }
+            (_, None) => bail!("the table is on a device, but the tokens are not"),
         }
     }
 

@@ -31,13 +31,22 @@ pub struct PerLayerInput {
 
 impl PerLayerEmbeddings {
     /// The inputs `[tokens, layers, size]` of tokens and their embeddings `[tokens, hidden]`.
-    pub fn inputs(&self, tokens: &[u32], embedded: &Tensor, device: &Device) -> Result<Tensor> {
+    pub fn inputs(
+        &self,
+        tokens: &[u32],
+        uploaded: &Tensor,
+        embedded: &Tensor,
+        device: &Device,
+    ) -> Result<Tensor> {
         let (rows, hidden) = embedded.dims2()?;
         let in_table = tokens
             .iter()
             .map(|&token| Some(token).filter(|&token| (token as usize) < self.vocab_size));
         let in_table: Vec<u32> = in_table.map(Option::unwrap_or_default).collect();
-        let of_tokens = self.table.gather(&in_table, device)?;
+        let of_tokens = match in_table == tokens {
+            true => self.table.gather_uploaded(tokens, uploaded)?,
+            false => self.table.gather(&in_table, device)?,
+        };
         let of_tokens = (of_tokens * (self.size as f64).sqrt())?;
         let projected = (self.projection.forward(embedded)? * (hidden as f64).powf(-0.5))?;
         let shape = (rows, (), self.size);

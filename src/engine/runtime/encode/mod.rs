@@ -20,10 +20,10 @@ use candle_core::{Result, Tensor, bail};
 use serde_json::json;
 
 use super::Chat;
-use super::model::to_host;
 use crate::networks::encoder::{Encoder, EncoderInput, EncoderPass, Pooling, Task};
 use crate::networks::text::{Decoder, LastStatesPass, StateRows};
 use head::{Dense, TokenScore};
+use muster_kernels::HostFloats;
 
 /// The task of an encoder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -220,7 +220,8 @@ fn tokens_of(batch: &[EncoderInput]) -> Vec<&[u32]> {
 
 fn rows(states: &Tensor, normalizes: bool) -> Result<Vec<Vec<f32>>> {
     let (_, width) = states.dims2()?;
-    let numbers = to_host(states)?;
+    let mut host = HostFloats::default();
+    let numbers = host.read(states)?;
     let rows = numbers.chunks_exact(width).map(|row| {
         let mut row = row.to_vec();
         if normalizes {

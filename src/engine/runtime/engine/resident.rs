@@ -21,7 +21,7 @@ use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
 use crate::runtime::work::Queue;
 use crate::runtime::{Failure, FinishReason, LoadError, ModelInfo, ModelStatus, TokenInfo};
-use muster_kernels::{Span, cpu};
+use muster_kernels::{HostFloats, Span, cpu};
 
 /// Masks may take this part of a step without prompts, and at least so long.
 const MASK_SHARE: u32 = 4;
@@ -41,6 +41,7 @@ pub struct Resident {
     // Reused in each step to avoid allocations.
     batch: Batch,
     scored: ScoredRows,
+    logits: HostFloats,
     /// A scratch buffer per sampling thread.
     scratches: Vec<Scratch>,
 }
@@ -153,6 +154,7 @@ impl Resident {
             served: Duration::ZERO,
             batch: Batch::default(),
             scored: ScoredRows::default(),
+            logits: HostFloats::default(),
             scratches: (0..cpu::threads()).map(|_| Scratch::default()).collect(),
         }
     }
@@ -284,24 +286,26 @@ impl Resident {
         };
         let mut copies = self.scheduler.take_state_copies().into_iter();
         let copied = copies.try_for_each(|copy| self.model.copy_state(copy));
+        let mut host = std::mem::take(&mut self.logits);
         let logits = copied
             .and_then(|()| {
                 self.model
                     .forward(&self.batch, &self.scored.rows, &mut |logits| {
-                        scoring.take(&mut model::to_host(&logits)?);
+                        scoring.take(host.read(&logits)?);
                         Ok(())
                     })
             })
-            .and_then(|logits| model::to_host(&logits));
+            .and_then(|logits| host.read(&logits));
         let found = scoring.found;
         match logits {
-            Ok(mut logits) => {
+            Ok(logits) => {
                 self.scheduler.advance(&rows);
                 self.take_scored(found);
-                self.draw(&rows, &mut logits);
+                self.draw(&rows, logits);
             }
             Err(error) => self.fail_rows(&rows, &error),
         }
+        self.logits = host;
         if !self.scheduler.reads_prompts() {
             self.images.clear();
         }

@@ -6,6 +6,7 @@
 )]
 
 mod layers;
+mod transfer;
 
 use std::time::Instant;
 

@@ -172,21 +172,20 @@ impl Decoder {
             bail!("the pages have {found} layers, but the decoder has {wanted}");
         }
         let images = StepImages::new(batch, self.ropes.axes.as_ref(), &self.spec, &self.device)?;
-        let step = self.step(batch.spans.clone(), &batch.states)?;
         let drawn = batch.logit_rows.len();
         let asked = [&batch.logit_rows, scored].concat();
+        let step = self.step(batch.spans.clone(), &batch.states, [&batch.tokens, &asked])?;
         let mut step = Step {
             plan: step.plan.with_blocks(&images.blocks(&self.spec)?)?,
             images,
             adapters: StepAdapters::new(batch, &asked, self.layers.len(), &self.device)?,
             ..step
         };
-        let asked = Tensor::new(asked, &self.device)?;
         let mut state = self.first_state(&batch.tokens, &mut step)?;
         for index in 0..self.layers.len() {
             let is_last = index + 1 == self.layers.len();
             // After the last attention no row depends on others, so only the requested rows continue.
-            let rows = is_last.then_some(&asked);
+            let rows = is_last.then_some(&step.asked);
             let cache = pages.of_layer(index)?;
             state = self.through_layer(index, state, &step, cache, rows)?;
         }
@@ -251,11 +250,11 @@ impl Decoder {
         }
         self.check(&batch, &[])?;
         let slots: Vec<u32> = (0..batch.spans.len() as u32).collect();
-        let mut step = self.step(batch.spans, &slots)?;
+        let lists = [&batch.tokens[..], &batch.logit_rows];
+        let mut step = self.step(batch.spans, &slots, lists)?;
         let state = self.first_state(&batch.tokens, &mut step)?;
         Ok(LastStatesPass {
             step,
-            asked: Tensor::new(batch.logit_rows.as_slice(), &self.device)?,
             scratch: self.scratch(pages as usize)?,
             state: Some(state),
             layers: 0,
@@ -269,7 +268,7 @@ impl Decoder {
         };
         let index = pass.layers;
         let is_last = index + 1 == self.layers.len();
-        let rows = is_last.then_some(&pass.asked);
+        let rows = is_last.then_some(&pass.step.asked);
         let cache = pass.scratch.of_kind(self.cache_kind(index))?;
         let state = self.through_layer(index, state, &pass.step, cache, rows)?;
         pass.layers += 1;
@@ -298,7 +297,7 @@ impl Decoder {
             past_tokens: 0,
             pages: (0..pages as u32).collect(),
         };
-        let mut step = self.step(vec![span], &[0])?;
+        let mut step = self.step(vec![span], &[0], [tokens, &[]])?;
         let mut scratch = self.scratch(pages)?;
         let mut state = self.first_state(tokens, &mut step)?;
         let mut states = vec![self.unscaled(&state)?];
@@ -341,15 +340,20 @@ impl Decoder {
         }
     }
 
-    fn step(&self, spans: Vec<Span>, slots: &[u32]) -> Result<Step> {
+    /// `tokens` are those of the spans, `asked` the rows to continue after the last attention.
+    fn step(&self, spans: Vec<Span>, slots: &[u32], [tokens, asked]: [&[u32]; 2]) -> Result<Step> {
         let query_scales = self.query_scales(&spans)?;
         let states = match self.spec.is_recurrent() {
             true => state_spans(&spans, slots)?,
             false => Vec::new(),
         };
+        let list = [tokens, asked].concat();
+        let (plan, list) = AttentionPlan::with_list(spans, &list, &self.device)?;
         Ok(Step {
             states,
-            plan: AttentionPlan::new(spans, &self.device)?,
+            plan,
+            tokens: list.narrow(0, 0, tokens.len())?,
+            asked: list.narrow(0, tokens.len(), asked.len())?,
             query_scales,
             images: StepImages::default(),
             layer_inputs: None,
@@ -439,11 +443,12 @@ impl Decoder {
     /// The embeddings of a step's tokens; adds the per-layer inputs to the step.
     fn first_state(&self, tokens: &[u32], step: &mut Step) -> Result<State> {
         let scales = &self.spec.scales;
-        let embedded = self.embedding.gather(tokens, &self.device)?;
+        let embedded = self.embedding.gather_uploaded(tokens, &step.tokens)?;
         let sum = scaled(embedded, scales.embedding / scales.residual)?;
         let sum = step.images.embedded(sum)?;
         if let Some(inputs) = &self.layer_inputs {
-            step.layer_inputs = Some(inputs.inputs(tokens, &sum, &self.device)?);
+            let inputs = inputs.inputs(tokens, &step.tokens, &sum, &self.device)?;
+            step.layer_inputs = Some(inputs);
         }
         if let (Some(streams), Some(updates)) = (&self.streams, self.spec.alternating_updates) {
             let streams = streams.split(&sum)?;
@@ -499,8 +504,8 @@ impl Decoder {
                 // The keys and values are stored, and no logits are requested.
                 return Ok(State::plain(sum));
             }
-            gathered = gathered.index_select(rows, 0)?;
-            sum = sum.index_select(rows, 0)?;
+            gathered = kernels::select_rows(&gathered, rows)?;
+            sum = kernels::select_rows(&sum, rows)?;
         }
         let adaptation = match rows {
             None => positions.adaptation,

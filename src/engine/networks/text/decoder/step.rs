@@ -5,11 +5,14 @@ use candle_core::{Result, Tensor, bail};
 use super::super::images::StepImages;
 use super::super::step_adapters::StepAdapters;
 use super::pages::ScratchCache;
-use muster_kernels::{AttentionPlan, Span, StateSpan};
+use muster_kernels::{AttentionPlan, Span, StateSpan, select_rows};
 
 /// The rows of a step, for all layers.
 pub(super) struct Step {
     pub(super) plan: AttentionPlan,
+    /// On the device: the tokens, and the rows to continue after the last attention.
+    pub(super) tokens: Tensor,
+    pub(super) asked: Tensor,
     pub(super) states: Vec<StateSpan>,
     pub(super) query_scales: Option<Tensor>,
     pub(super) images: StepImages,
@@ -21,8 +24,6 @@ pub(super) struct Step {
 /// Sequences on their way to the hidden states of their last tokens.
 pub struct LastStatesPass {
     pub(super) step: Step,
-    /// Rows of the last tokens.
-    pub(super) asked: Tensor,
     pub(super) scratch: ScratchCache,
     /// `None` after the pass has ended or failed.
     pub(super) state: Option<State>,
@@ -56,7 +57,7 @@ impl Step {
         };
         let inputs = inputs.narrow(1, layer, 1)?.squeeze(1)?.contiguous()?;
         match rows {
-            Some(rows) => inputs.index_select(rows, 0).map(Some),
+            Some(rows) => select_rows(&inputs, rows).map(Some),
             None => Ok(Some(inputs)),
         }
     }

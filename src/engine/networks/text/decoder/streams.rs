@@ -5,6 +5,7 @@ use candle_core::{Result, Tensor};
 use super::Decoder;
 use super::step::{State, Step};
 use crate::networks::layers::{AlternatingUpdate, LayerAdaptation, LayerCache, RmsNorm};
+use muster_kernels as kernels;
 
 impl Decoder {
     /// The same of several streams, of which the layer computes one.
@@ -32,10 +33,10 @@ impl Decoder {
             if rows.elem_count() == 0 {
                 return Ok(State::plain(state.sum));
             }
-            gathered = gathered.index_select(rows, 0)?;
-            beside = beside.index_select(rows, 0)?;
+            gathered = kernels::select_rows(&gathered, rows)?;
+            beside = kernels::select_rows(&beside, rows)?;
             for stream in &mut predicted {
-                *stream = stream.index_select(rows, 0)?;
+                *stream = kernels::select_rows(stream, rows)?;
             }
         }
         let attended = layer.mixer.output().forward(&gathered)?;
