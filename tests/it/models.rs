@@ -476,6 +476,29 @@ fn show_tells_all_that_is_known_of_a_model() {
 }
 
 #[test]
+fn show_tells_how_a_model_would_divide_the_memory() {
+    let user = User::new();
+    let shown = user.types(&["show", "demo-text"]).run().ok();
+    for part in [
+        " weights + ",
+        " KV cache for ",
+        " pages), up to ",
+        " keep_free + ",
+    ] {
+        assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
+    }
+    let shares = &user.json(&["show", "demo-text"])["sources"][0]["shares"];
+    let bytes = |name: &str| shares[name].as_u64().unwrap();
+    let parts = ["weight", "kv", "workspace", "keep_free", "left"];
+    let sum: u64 = parts
+        .map(|part| bytes(&format!("{part}_bytes")))
+        .iter()
+        .sum();
+    assert_eq!(sum, bytes("free_bytes"));
+    assert_eq!(bytes("pages"), bytes("kv_tokens") / 32);
+}
+
+#[test]
 fn show_of_a_quantization_shows_that_one_alone() {
     let user = User::new();
     let shown = user.types(&["show", "qwen3-4b:Q4_K_M"]).run().ok();

@@ -13,7 +13,7 @@ use crate::daemon::locate::Located;
 use crate::daemon::{DaemonError, Devices, WantedModel};
 use crate::hardware::{self, InputSources, Machine, Memory};
 use crate::runtime::LoadError;
-use crate::runtime::gpu_faults;
+use crate::runtime::{GpuTrial, gpu_faults, gpu_trials};
 
 const GIB: u64 = 1 << 30;
 
@@ -104,6 +104,35 @@ pub fn device(config: &Config, machine: &Machine) -> (Check, Option<Devices>) {
         ),
     };
     (check, Some(devices))
+}
+
+/// Results of the kernel self-tests on the opened GPUs.
+pub fn kernels() -> Vec<Check> {
+    const NAME: &str = "GPU kernels";
+    let checks = gpu_trials().into_iter().map(|trial| {
+        let GpuTrial { gpu, kernels, .. } = trial;
+        let when = match trial.is_kept {
+            true => "at an earlier start with this driver and program",
+            false => "now",
+        };
+        match trial.faults.as_slice() {
+            [] => Check::ok(
+                NAME,
+                format!(
+                    "{kernels} kinds of kernels of GPU {gpu} agree with the CPU (tried {when})"
+                ),
+            ),
+            faults => Check::warn(
+                NAME,
+                format!(
+                    "GPU {gpu} fails the test of {}: a slower way is taken (tried {when})",
+                    faults.join(", ")
+                ),
+                "install another driver; report the GPU with `worker probe`",
+            ),
+        }
+    });
+    checks.collect()
 }
 
 pub fn memory(memory: Memory) -> Check {
@@ -240,6 +269,9 @@ pub async fn models(config: &Config, devices: &Devices) -> Vec<Check> {
             }
         });
     }
+    let shares = devices.shares().await;
+    let shares = shares.iter().filter(|shares| shares.weight_bytes > 0);
+    checks.extend(shares.map(|shares| Check::ok("memory of models", shares)));
     checks
 }
 

@@ -67,6 +67,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let (check, devices) = checks::device(&config, &machine);
     report.add(check)?;
+    for check in checks::kernels() {
+        report.add(check)?;
+    }
     if let Some(devices) = devices {
         let models = async { Ok(checks::models(&config, &devices).await) };
         for check in load::block_on(models)? {

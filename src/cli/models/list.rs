@@ -373,6 +373,14 @@ fn show_quantization(entry: &Entry, quantization: &str, place: &Place) -> Result
     output::line(format!(
         "{quantization}: {words}, fits: {fits}, on disk: {state}"
     ))?;
+    match place.shares(entry, quantization) {
+        Some(Ok(share)) => {
+            output::line(format!("  alone takes {}", share.fit))?;
+            output::line(format!("  on {}", share.shares))?;
+        }
+        Some(Err(refusal)) => output::line(format!("  {refusal}"))?,
+        None => {}
+    }
     for it in sources {
         if let Some((name, component)) = it.component {
             show_component(name, component, it.source, place)?;

@@ -9,9 +9,14 @@ use crate::{
         place::{FileUsers, hub_settings},
     },
     config::{Config, Quantization},
-    daemon::locate::Shelves,
+    daemon::{
+        fit::{self, Fit, Needs, Refusal, Room, Wishes},
+        locate::Shelves,
+        shares::Shares,
+    },
     hardware::{self, Machine},
     hub::{Hub, Partial},
+    runtime::{DeviceChoice, SharedWeights},
 };
 
 pub struct Place {
@@ -24,6 +29,9 @@ pub struct Place {
     users: FileUsers,
     /// Memory of the largest GPU, or of the machine without one.
     device_bytes: u64,
+    /// The device for models; `None` if the configured device is missing.
+    room: Option<Room>,
+    wishes: Wishes,
 }
 
 impl Place {
@@ -38,7 +46,12 @@ impl Place {
     /// With these settings, and no bars.
     pub fn of(config: &Config) -> Result<Self, Failure> {
         let machine = hardware::probe();
+        let (engine, has_cuda) = (&config.engine, cfg!(feature = "cuda"));
+        let room = fit::room(&machine, engine.device, &config.owner, has_cuda).ok();
+        let device = room.as_ref().map_or(DeviceChoice::Cpu, |room| room.device);
         Ok(Self {
+            wishes: Wishes::of(engine, device),
+            room,
             catalog: Catalog::open(config.models.dir.as_deref())?,
             hub: Hub::new(hub_settings(config)),
             quiet: true,
@@ -76,6 +89,19 @@ impl Place {
     /// Whether the model's device has this much memory in total.
     pub fn fits(&self, bytes: u64) -> bool {
         bytes <= self.device_bytes
+    }
+
+    /// The memory shares of a model alone on its device, or the refusal. `None` without a device, and if the size is unknown
+    /// before the download.
+    pub fn shares(&self, entry: &Entry, quantization: &str) -> Option<Result<Share, Refusal>> {
+        let room = self.room.as_ref()?;
+        let needs = Needs::of_entry(entry, quantization)?;
+        let fitted = fit::fit(needs, self.wishes, room);
+        let none: &[SharedWeights] = &[];
+        Some(fitted.map(|fit| Share {
+            shares: Shares::of(room, [(&fit, none)].into_iter()),
+            fit,
+        }))
     }
 
     /// The same of several sources together.
@@ -123,6 +149,12 @@ impl Place {
             },
         }
     }
+}
+
+/// A model alone on its device.
+pub struct Share {
+    pub fit: Fit,
+    pub shares: Shares,
 }
 
 /// Memory of the largest GPU, or of the machine without one.

@@ -11,7 +11,7 @@ use crate::catalog::{
 use crate::hub;
 
 use super::list::size_of;
-use super::place::Place;
+use super::place::{Place, Share};
 
 #[derive(Serialize)]
 pub struct ModelReport<'a> {
@@ -100,10 +100,27 @@ struct SourceReport<'a> {
     /// Memory for the weights, a short context and the work itself; an estimate.
     minimum_memory_bytes: Option<u64>,
     fits: Option<bool>,
+    /// The memory shares of the model alone on its device, now; null if it does not fit or its size is unknown.
+    shares: Option<SharesReport>,
     files: Vec<FileReport<'a>>,
     /// Components whose files are elsewhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     components: Vec<ComponentReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct SharesReport {
+    device: String,
+    free_bytes: u64,
+    weight_bytes: u64,
+    kv_bytes: u64,
+    kv_tokens: usize,
+    pages: usize,
+    /// Most tokens of one job.
+    context: usize,
+    workspace_bytes: u64,
+    keep_free_bytes: u64,
+    left_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -243,8 +260,29 @@ fn source_report<'a>(
         size_is_computed: size.is_none(),
         minimum_memory_bytes,
         fits: minimum_memory_bytes.map(|bytes| place.fits(bytes)),
+        shares: place
+            .shares(entry, quantization)
+            .and_then(Result::ok)
+            .map(SharesReport::from),
         files: files(own, place),
         components: components.collect(),
+    }
+}
+
+impl From<Share> for SharesReport {
+    fn from(Share { fit, shares }: Share) -> Self {
+        Self {
+            device: shares.place,
+            free_bytes: shares.free_bytes,
+            weight_bytes: shares.weight_bytes,
+            kv_bytes: shares.kv_bytes,
+            kv_tokens: fit.kv_tokens,
+            pages: shares.pages,
+            context: fit.context,
+            workspace_bytes: shares.workspace_bytes,
+            keep_free_bytes: shares.kept_bytes,
+            left_bytes: shares.left_bytes,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::adapters::adapters_of;
 use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, prefill_chunk, rooms};
 use super::locate::{Located, LocatedSource};
 use super::media::MediaSource;
+use super::shares::Shares;
 use tracing::warn;
 
 use super::engines::DeviceHealth;
@@ -19,7 +20,7 @@ use muster_engine::runtime::safety::SafetyChecker;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelInfo, ModelSource,
-    Runtime, SharedWeights, Speculation, adapter_bytes, gpu_faults,
+    Runtime, SharedWeights, Speculation, adapter_bytes, gpu_faults, keep_gpu_trials,
 };
 use muster_process::child::THIS_PROGRAM;
 
@@ -86,6 +87,8 @@ impl Device {
             &config.owner,
             cfg!(feature = "cuda"),
         )?;
+        let driver = machine.driver.as_ref().map(|driver| &*driver.version);
+        keep_gpu_trials(&config.worker.data_dir, driver.unwrap_or("unknown"));
         let safety = config.engine.safety_checker.as_deref();
         let safety = safety.map(SafetyChecker::open).transpose()?;
         let (mut refusals, mut last) = (Vec::new(), None);
@@ -386,8 +389,10 @@ impl Device {
         if self.engines.runtime.info(&name).is_ok() {
             return Err(LoadError::AlreadyLoaded { name }.into());
         }
-        let left_bytes = self.room.left_bytes();
-        let model = source.describe(&name, left_bytes.saturating_sub(fitted.weight_bytes))?;
+        let lowered_bytes = source.needs()?.lowered_bytes(self.room.device);
+        let held_bytes = fitted.weight_bytes.saturating_add(lowered_bytes);
+        let left_bytes = self.room.left_bytes().saturating_sub(held_bytes);
+        let model = source.describe(&name, left_bytes)?;
         let (device, drawing) = (self.room.device, source.drawing());
         let load: PipelineLoader = Box::new(move || source.load(device));
         self.maker()?.load(&name, load).await?;
@@ -405,7 +410,7 @@ impl Device {
             let Ok(needs) = self.needs(located, &self.whole) else {
                 continue;
             };
-            let least = Fit::least_bytes(&needs, &self.wishes);
+            let least = Fit::least_bytes(&needs, &self.wishes, self.whole.device);
             self.next.bytes = self.next.bytes.saturating_add(least);
             self.next.sharers += usize::from(needs.kv_bytes_per_token > 0);
         }
@@ -473,7 +478,16 @@ impl Device {
     /// The least memory of a model, by its header; 0 where its files have errors, which its load reports.
     pub fn least_bytes(&self, located: &Located) -> u64 {
         let needs = self.needs(located, &self.whole);
-        needs.map_or(0, |needs| Fit::least_bytes(&needs, &self.wishes))
+        needs.map_or(0, |needs| {
+            Fit::least_bytes(&needs, &self.wishes, self.whole.device)
+        })
+    }
+
+    /// The memory shares of the loaded models.
+    pub fn shares(&self) -> Shares {
+        let loaded = self.held.iter().filter(|held| held.is_loaded);
+        let loaded = loaded.map(|held| (&held.fit, held.shared.as_slice()));
+        Shares::of(&self.whole, loaded)
     }
 
     /// The device's free memory.

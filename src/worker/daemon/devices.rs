@@ -7,6 +7,7 @@ use super::engines::Fleet;
 use super::fit::{Fit, Room};
 use super::locate::Located;
 use super::residency::{LoadOutcome, Residency, UnloadOutcome};
+use super::shares::Shares;
 use super::{DaemonError, Device, DeviceModel, Engines};
 use crate::hardware::Machine;
 use muster_config::Config;
@@ -90,6 +91,15 @@ impl Devices {
             }
         }
         most
+    }
+
+    /// The memory shares of the loaded models on each device.
+    pub async fn shares(&self) -> Vec<Shares> {
+        let mut shares = Vec::new();
+        for residency in &self.list {
+            shares.push(residency.device().await.shares());
+        }
+        shares
     }
 
     /// The engines of all devices, as jobs see them.

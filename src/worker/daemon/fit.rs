@@ -8,7 +8,7 @@ use std::fmt;
 use crate::catalog::{Entry, Facts};
 use crate::hardware::{Gpu, Machine};
 use muster_config::{DeviceSetting, EngineConfig, OwnerConfig};
-use muster_engine::runtime::{DeviceChoice, SharedWeights};
+use muster_engine::runtime::{DeviceChoice, PAGE_TOKENS, SharedWeights, convolution_scratch};
 
 /// The free memory of a device, and the owner's reserve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,6 +187,14 @@ impl Needs {
         self.weight_bytes.saturating_add(self.workspace_bytes)
     }
 
+    /// Lowered rows of convolutions of media models on a GPU.
+    pub fn lowered_bytes(&self, device: DeviceChoice) -> u64 {
+        match device {
+            DeviceChoice::Cuda(_) if self.context == 0 => convolution_scratch(self.workspace_bytes),
+            DeviceChoice::Cuda(_) | DeviceChoice::Cpu => 0,
+        }
+    }
+
     fn kv_bytes(&self, tokens: usize) -> u64 {
         self.kv_bytes_per_token.saturating_mul(tokens as u64)
     }
@@ -212,15 +220,30 @@ impl Needs {
 
 impl Fit {
     /// Memory of a model with the shortest usable context.
-    pub fn least_bytes(needs: &Needs, wishes: &Wishes) -> u64 {
+    pub fn least_bytes(needs: &Needs, wishes: &Wishes, device: DeviceChoice) -> u64 {
         let (_, least) = wishes.tokens(needs, DeviceChoice::Cpu);
+        let lowered_bytes = needs.lowered_bytes(device);
         let least = match needs.context {
             0 => 0,
             _ => least,
         };
         let kv_bytes = needs.kv_bytes(least);
         let work_bytes = needs.work_bytes(least);
-        (needs.weight_bytes.saturating_add(kv_bytes)).saturating_add(work_bytes)
+        let held_bytes = needs.weight_bytes.saturating_add(kv_bytes);
+        held_bytes
+            .saturating_add(work_bytes)
+            .saturating_add(lowered_bytes)
+    }
+
+    /// Workspace bytes.
+    pub fn workspace_bytes(&self) -> u64 {
+        let held_bytes = self.weight_bytes.saturating_add(self.kv_bytes);
+        self.total_bytes.saturating_sub(held_bytes)
+    }
+
+    /// Pages of keys and values.
+    pub fn pages(&self) -> usize {
+        self.kv_tokens / PAGE_TOKENS
     }
 }
 
@@ -264,6 +287,12 @@ pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
 
 /// Whether an image model fits into a device's free memory: its weights, and one image of the default size.
 fn fit_image(needs: Needs, room: &Room) -> Result<Fit, Refusal> {
+    let needs = Needs {
+        workspace_bytes: needs
+            .workspace_bytes
+            .saturating_add(needs.lowered_bytes(room.device)),
+        ..needs
+    };
     let total_bytes = needs.fixed_bytes();
     match total_bytes <= room.left_bytes() {
         true => Ok(Fit {
@@ -468,27 +497,32 @@ impl std::error::Error for Refusal {}
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [total, weights, kv, workspace] = [
+            self.total_bytes,
+            self.weight_bytes,
+            self.kv_bytes,
+            self.workspace_bytes(),
+        ]
+        .map(size);
         let Self {
-            context,
-            kv_tokens,
-            kv_bytes,
-            total_bytes,
-            ..
+            context, kv_tokens, ..
         } = self;
         if *kv_tokens == 0 {
-            return write!(f, "{} including one drawing", size(*total_bytes));
+            return write!(
+                f,
+                "{total} = {weights} weights + {workspace} for one drawing"
+            );
         }
         write!(
             f,
-            "{} including {} KV cache for {kv_tokens} tokens, up to {context} per job",
-            size(*total_bytes),
-            size(*kv_bytes),
+            "{total} = {weights} weights + {kv} KV cache for {kv_tokens} tokens ({} pages), up to {context} per job, + {workspace} workspace",
+            self.pages()
         )
     }
 }
 
 /// `4.9 GiB`, `261.8 MiB`
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const MIB: (&str, u64) = ("MiB", 1 << 20);
     let units = [("TiB", 1 << 40), ("GiB", 1 << 30)];
     let found = units.into_iter().find(|(_, unit)| bytes >= *unit);

@@ -59,6 +59,7 @@ mod registration;
 pub mod report;
 mod residency;
 mod served;
+pub mod shares;
 mod signals;
 pub mod state;
 mod summary;
