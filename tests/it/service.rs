@@ -135,6 +135,10 @@ async fn the_network_names_models_with_too_few_workers() {
     assert_eq!(network["capacity"]["models_below_target"], json!(["big"]));
     assert_eq!(network["incidents"], json!([]));
     let status = read(&app, "/v1/status").await;
+    assert_eq!(
+        status["gpus"],
+        json!({"online": 0, "with_failed_kernels": 0})
+    );
     for link in ["models", "network", "health"] {
         read(&app, status["links"][link].as_str().unwrap()).await;
     }

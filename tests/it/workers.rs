@@ -366,8 +366,8 @@ async fn a_worker_that_reads_slowly_is_told_from_one_that_does_not_read() {
 async fn what_a_worker_says_of_its_cards_is_listed_as_far_as_it_is_worth_showing() {
     let board = Board::start();
     let mut rig = board.our_rig("rig", 2).await;
-    let card =
-        json!({"name": "H200 ".repeat(1000), "vram_total": 140.4, "vram_free": 41.0, "util": 0.83});
+    let card = json!({"name": "H200 ".repeat(1000), "vram_total": 140.4, "vram_free": 41.0, "util": 0.83,
+               "failed_kernels": ["attention", 7, "x".repeat(1000)]});
     rig.send(json!({"type": "state", "gpus": vec![card; 64], "models": []}))
         .await;
     let gpus = eventually("the GPUs of a worker", async || {
@@ -378,6 +378,11 @@ async fn what_a_worker_says_of_its_cards_is_listed_as_far_as_it_is_worth_showing
     .await;
     assert_eq!((gpus.len(), gpus[0].name.len()), (16, 100));
     assert_eq!((gpus[0].vram_free, gpus[0].util), (Some(41.0), Some(0.83)));
+    let failed = &gpus[0].failed_kernels;
+    assert_eq!(
+        (failed[0].as_str(), failed[1].len(), failed.len()),
+        ("attention", 100, 2)
+    );
 }
 
 #[tokio::test]

@@ -130,12 +130,16 @@ fn entry(worker: &WorkerOnline) -> Value {
 
 /// A worker's report of a GPU: memory in GiB, and utilisation.
 fn gpu(gpu: &GpuState) -> Value {
-    json!({
+    let mut entry = json!({
         "name": gpu.name,
         "vram_total": gpu.vram_total,
         "vram_free": gpu.vram_free,
         "util": gpu.util,
-    })
+    });
+    if !gpu.failed_kernels.is_empty() {
+        entry["failed_kernels"] = json!(gpu.failed_kernels);
+    }
+    entry
 }
 
 pub fn kind_words(kinds: Kinds) -> Vec<&'static str> {
@@ -184,10 +188,17 @@ mod tests {
             vram_total: Some(140.4),
             vram_free: Some(41.0),
             util: None,
+            failed_kernels: Vec::new(),
         };
         let wanted = json!([
             {"name": "NVIDIA H200", "vram_total": 140.4, "vram_free": 41.0, "util": null}
         ]);
-        assert_eq!(listed(vec![gpu])["gpus"], wanted);
+        assert_eq!(listed(vec![gpu.clone()])["gpus"], wanted);
+        let faulty = GpuState {
+            failed_kernels: vec!["attention".to_owned()],
+            ..gpu
+        };
+        let failed = &listed(vec![faulty])["gpus"][0]["failed_kernels"];
+        assert_eq!(failed, &json!(["attention"]));
     }
 }

@@ -76,8 +76,10 @@ pub fn preview(bytes: Vec<u8>) -> Option<Event> {
 
 /// A worker's GPUs, limited to useful data.
 pub fn gpus(said: &[GpuState]) -> Vec<GpuState> {
+    let short = |name: &String| shortened(name, LONGEST_NAME).to_owned();
     let one = |gpu: &GpuState| GpuState {
-        name: shortened(&gpu.name, LONGEST_NAME).to_owned(),
+        name: short(&gpu.name),
+        failed_kernels: gpu.failed_kernels.iter().map(short).collect(),
         ..*gpu
     };
     said.iter().take(MOST_GPUS).map(one).collect()

@@ -2,12 +2,13 @@
 
 use serde::Deserialize;
 
-use super::loose::AtMost;
+use super::loose::{AtMost, Loose};
 use super::object::Object;
 use crate::job::MemoryStay;
 
 const MOST_MODELS: usize = 1024;
 const MOST_GPUS: usize = 64;
+const MOST_KERNELS: usize = 32;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
@@ -22,6 +23,8 @@ pub struct GpuState {
     pub vram_total: Option<f64>,
     pub vram_free: Option<f64>,
     pub util: Option<f64>,
+    /// Operations whose kernels fail their self-test on this GPU; slower kernels replace them.
+    pub failed_kernels: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -68,6 +71,8 @@ struct GpuJson {
     vram_total: Option<f64>,
     vram_free: Option<f64>,
     util: Option<f64>,
+    #[serde(default)]
+    failed_kernels: Loose<AtMost<MOST_KERNELS, Loose<String>>>,
 }
 
 #[derive(Deserialize)]
@@ -99,11 +104,13 @@ impl From<StateJson> for State {
 
 impl From<GpuJson> for GpuState {
     fn from(json: GpuJson) -> Self {
+        let failed = json.failed_kernels.0.map_or_else(Vec::new, |list| list.0);
         Self {
             name: json.name.unwrap_or_default(),
             vram_total: json.vram_total,
             vram_free: json.vram_free,
             util: json.util,
+            failed_kernels: failed.into_iter().flat_map(|name| name.0).collect(),
         }
     }
 }
@@ -167,6 +174,9 @@ impl GpuState {
         object.number_if("vram_total", self.vram_total.filter(|it| it.is_finite()));
         object.number_if("vram_free", self.vram_free.filter(|it| it.is_finite()));
         object.number_if("util", self.util.filter(|it| it.is_finite()));
+        if !self.failed_kernels.is_empty() {
+            object.texts("failed_kernels", &self.failed_kernels);
+        }
         object.end();
     }
 }

@@ -12,7 +12,7 @@ use super::worker::Stock;
 use crate::hardware::{GpuLoad, follow_gpus};
 use crate::link::Condition;
 use muster_engine::runtime::maker::Maker;
-use muster_engine::runtime::{self, Status};
+use muster_engine::runtime::{self, GpuTrial, Status, gpu_trials};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{Kind, MemoryStay};
 use muster_protocol::link::{GpuState, ModelState, ModelStatus, State};
@@ -61,7 +61,12 @@ impl Look {
                 _ = ticks.tick() => {}
             }
             if let (0, Some(gpus)) = (looks % LOOKS_PER_READING, &gpus) {
-                self.gpus = gpus.borrow().iter().map(gpu_state).collect();
+                let trials = gpu_trials();
+                let gpus = gpus.borrow();
+                let states = gpus.iter().enumerate();
+                self.gpus = states
+                    .map(|(index, load)| gpu_state(load, failed_kernels(&trials, index)))
+                    .collect();
             }
             looks = looks.wrapping_add(1);
             self.look();
@@ -160,12 +165,19 @@ fn told(stay: Option<MemoryStay>) -> (Option<bool>, Option<i64>) {
     }
 }
 
-fn gpu_state(load: &GpuLoad) -> GpuState {
+fn failed_kernels(trials: &[GpuTrial], gpu: usize) -> Vec<String> {
+    let of_gpu = trials.iter().filter(|trial| trial.gpu == gpu);
+    let failed = of_gpu.flat_map(|trial| &trial.failed);
+    failed.map(|kernel| (*kernel).to_owned()).collect()
+}
+
+fn gpu_state(load: &GpuLoad, failed_kernels: Vec<String>) -> GpuState {
     GpuState {
         name: load.name.clone(),
         vram_total: Some(gib(load.memory_total_bytes)),
         vram_free: Some(gib(load.memory_free_bytes)),
         util: load.utilization,
+        failed_kernels,
     }
 }
 
@@ -200,21 +212,37 @@ fn share(part: usize, whole: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::gpu_state;
+    use super::{failed_kernels, gpu_state};
     use crate::hardware::GpuLoad;
+    use muster_engine::runtime::GpuTrial;
 
     #[test]
     fn a_cards_memory_is_told_in_gibibytes() {
-        let state = gpu_state(&GpuLoad {
+        let load = GpuLoad {
             name: "NVIDIA H200".to_owned(),
             memory_total_bytes: 150_754_820_096,
             memory_free_bytes: 44_023_414_784,
             utilization: Some(0.83),
             ..GpuLoad::default()
-        });
+        };
+        let state = gpu_state(&load, Vec::new());
         assert_eq!(
             (state.vram_total, state.vram_free, state.util),
             (Some(140.4), Some(41.0), Some(0.83))
         );
+    }
+
+    #[test]
+    fn each_gpu_has_its_own_failed_kernels() {
+        let trial = |gpu, failed: &[&'static str]| GpuTrial {
+            gpu,
+            kernels: 11,
+            failed: failed.to_vec(),
+            faults: Vec::new(),
+            is_kept: false,
+        };
+        let trials = [trial(0, &[]), trial(1, &["attention", "products"])];
+        assert_eq!(failed_kernels(&trials, 0), [""; 0]);
+        assert_eq!(failed_kernels(&trials, 1), ["attention", "products"]);
     }
 }

@@ -406,6 +406,17 @@ fn status() -> Value {
             "uptime_s": count(),
             "workers": counted(),
             "models": counted(),
+            "gpus": object(
+                json!({
+                    "online": count(),
+                    "with_failed_kernels": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "GPUs on which a kernel fails its test; slower ones do its work.",
+                    },
+                }),
+                &["online", "with_failed_kernels"],
+            ),
             "queue": jobs(),
             "running": count(),
             "running_by_type": jobs(),
@@ -417,6 +428,7 @@ fn status() -> Value {
             "uptime_s",
             "workers",
             "models",
+            "gpus",
             "queue",
             "running",
             "running_by_type",
@@ -440,6 +452,11 @@ fn worker() -> Value {
             "vram_total": {"type": ["number", "null"], "description": "GiB."},
             "vram_free": {"type": ["number", "null"], "description": "GiB."},
             "util": amount(),
+            "failed_kernels": {
+                "type": "array",
+                "items": text(),
+                "description": "Kernels that fail their test on this GPU; slower ones do their work.",
+            },
         }),
         &["name", "vram_total", "vram_free", "util"],
     );

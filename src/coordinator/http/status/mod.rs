@@ -40,6 +40,12 @@ pub async fn show(
     State(board): State<Switchboard>,
 ) -> Reply {
     let overview = board.current().await;
+    let gpus = || {
+        overview
+            .workers
+            .iter()
+            .flat_map(|worker| worker.gpus.iter())
+    };
     Reply(json!({
         "status": if store.is_reachable() && media.problem().is_none() { "ok" } else { "degraded" },
         "version": API_VERSION,
@@ -51,6 +57,10 @@ pub async fn show(
         "models": {
             "online": overview.models.len(),
             "by_type": by_type(overview.models.iter().map(listed_words)),
+        },
+        "gpus": {
+            "online": gpus().count(),
+            "with_failed_kernels": gpus().filter(|gpu| !gpu.failed_kernels.is_empty()).count(),
         },
         "queue": by_trade(&overview.queued_by_kind),
         "running": overview.running_by_kind.values().sum::<usize>(),
