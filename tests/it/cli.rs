@@ -1195,6 +1195,7 @@ fn doctor_draws_an_image_with_the_configured_model_or_the_built_in_one() {
         let expected = format!("{model} drew 256x256 pixels in 2 steps, ");
         assert!(line.contains(&expected) && line.ends_with(" s"), "{line}");
         assert_eq!(report.contains("8 tokens"), !is_alone, "{report}");
+        report
     };
     drew(&[], "demo-image", false);
     let tiny = fixture("tiny-image");
@@ -1204,7 +1205,20 @@ fn doctor_draws_an_image_with_the_configured_model_or_the_built_in_one() {
         format!("[models]\nserve = [\"demo-text\", {tiny:?}]\n"),
     )
     .unwrap();
-    drew(&["--config", "worker.toml"], "tiny-image", false);
+    let report = drew(&["--config", "worker.toml"], "tiny-image", false);
+    let shares = report
+        .lines()
+        .find(|line| line.contains("memory of models"));
+    let shares = shares.unwrap_or_else(|| panic!("{report}"));
+    for part in [
+        "free = ",
+        " weights + ",
+        " pages) + ",
+        " workspace + ",
+        " left",
+    ] {
+        assert!(shares.contains(part), "{part:?} is not in: {shares}");
+    }
 }
 
 #[test]

@@ -194,7 +194,8 @@ impl Decoder {
             take(self.logits(&state.normed.narrow(0, drawn + first, rows)?)?)?;
         }
         match (drawn, scored.is_empty()) {
-            (0, _) => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &self.device),
+            // On the host: the step's result is read there, and drivers may refuse empty allocations.
+            (0, _) => Tensor::zeros((0, self.spec.vocab_size), DType::F32, &Device::Cpu),
             (_, true) => self.logits(&state.normed),
             (_, false) => self.logits(&state.normed.narrow(0, 0, drawn)?),
         }
