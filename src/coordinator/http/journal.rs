@@ -1,6 +1,6 @@
-//! The journal of a streamed text: with it another coordinator continues the reply when the one that leads is lost. The
-//! node that has the client asks for it. Each frame of the reply's body then comes with the events of its jobs, in the
-//! form of the worker link, and the node keeps them until the reply ends.
+//! The journal of a streamed text, by which another coordinator continues the reply when the leader is lost. The node
+//! that has the client asks for it. Each frame of the reply's body then comes with the events of its jobs, in the form
+//! of the worker link, and the node keeps them until the reply ends.
 
 use std::sync::Arc;
 

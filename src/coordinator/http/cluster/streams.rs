@@ -51,7 +51,7 @@ enum BodyEnd {
 /// The journal of one reply, within the limit of all replies of this node.
 struct KeptJournal {
     bytes: Vec<u8>,
-    /// It was too long: the reply ends with its leader.
+    /// The journal was too long: the reply ends with its leader.
     is_dropped: bool,
     /// Bytes of all journals.
     all: Arc<AtomicUsize>,
@@ -110,7 +110,7 @@ fn may_stream(request: &Request) -> bool {
         && !headers.contains_key(IDEMPOTENCY_KEY)
 }
 
-/// The request of another node: what its headers say of a journal becomes an extension. `None` if the journal cannot be
+/// The request of another node, with its headers about a journal as an extension. `None` if the journal cannot be
 /// read.
 pub async fn opened(mut request: Request) -> Option<Request> {
     let headers = request.headers_mut();

@@ -58,7 +58,7 @@ impl Order {
         }
     }
 
-    /// What a coordinator needs that continues these jobs.
+    /// The head of a journal, by which another coordinator continues these jobs.
     pub fn journal_head(&self, request: &ChatRequest, jobs: Vec<JobId>) -> JournalHead {
         JournalHead {
             request: self.request,
