@@ -532,14 +532,14 @@ fn administrators_of_up_get_the_link_to_the_page_of_its_worker() {
     assert!(text.ends_with("[owner]\nmost_heat = 80\n"), "{text}");
     let settings = ask(page, "GET", "/api/settings", &headers, "");
     assert!(settings.contains(file.to_str().unwrap()), "{settings}");
-    // The coordinator's figures are asked for, as they are of one elsewhere.
+    // The demand at the coordinator is asked for, as it is at one elsewhere.
     let report = eventually_blocking("the inquiry", || {
         let report = crate::up::beside(folder.path(), &["status", "--json"]);
         let report: Value = serde_json::from_str(&report).unwrap();
-        let own = report["worker"]["coordinators"][0].clone();
-        match own["held_kudos"].is_null() {
-            true => Err(own),
-            false => Ok(report["worker"]["rules"].clone()),
+        let causes = report["worker"]["no_jobs"].clone();
+        match causes[0]["model"] == "demo-text" {
+            true => Ok(report["worker"]["rules"].clone()),
+            false => Err(causes),
         }
     });
     assert_eq!(report, json!(["owner.most_heat = 80"]));

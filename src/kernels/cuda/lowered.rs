@@ -5,6 +5,9 @@ use candle_core::{DType, Result, Tensor};
 use super::Lowering;
 use crate::dense_product;
 
+/// Memory limit for the lowered (im2col) input rows of a convolution.
+pub const LOWERED_BYTES: usize = 256 << 20;
+
 /// `x` is `[batch, height, width, channels]`, the weights `[outputs, taps * inputs]` with the inputs of a tap together.
 /// All lowered rows are in memory at once.
 pub fn convolve(

@@ -36,7 +36,7 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 use super::{
     AttentionOptions, AttentionReach, AttentionScratch, AttentionShape, KvDtype, PAGE_TOKENS, Span,
 };
-pub use lowered::convolve as convolve_lowered;
+pub use lowered::{LOWERED_BYTES, convolve as convolve_lowered};
 pub use native::{attention, convolve, group_norm, layer_norm, product};
 pub use states::{DeviceTaps, States};
 pub use text::{
@@ -49,9 +49,6 @@ pub use trial::{gpu_faults, gpu_trials, keep_gpu_trials};
 pub fn has_vendor_products() -> bool {
     products::are_the_vendors()
 }
-
-/// Memory limit for the lowered (im2col) input rows of a convolution.
-pub const LOWERED_BYTES: usize = 256 << 20;
 
 /// A convolution lowered to a product: input positions of its taps, and its sizes.
 #[derive(Debug, Clone)]

@@ -22,6 +22,7 @@ mod ollama;
 mod operation;
 mod service;
 mod statistics;
+mod workers;
 
 use std::sync::{Arc, LazyLock};
 

@@ -18,7 +18,7 @@ use muster_protocol::openai::responses::RESPONSES;
 use muster_protocol::openai::responses::schema as responses;
 
 use super::operation::{Content, RouteBodies, header, query, reference};
-use super::{account, generation, statistics};
+use super::{account, generation, statistics, workers};
 
 const PAGES: &str = "text/html";
 pub fn path_parameter(route: &Route) -> String {
@@ -244,9 +244,9 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("Readiness", readiness()),
         ("Model", model()),
         ("ModelList", model_list()),
-        ("ServiceStatus", status()),
-        ("WorkerList", worker_list()),
-        ("Worker", worker()),
+        ("ServiceStatus", workers::status()),
+        ("WorkerList", workers::worker_list()),
+        ("Worker", workers::worker()),
         ("WorkerCheck", worker_check()),
         ("PriceList", price_list()),
         ("MediaUpload", object(json!({"bytes": count()}), &["bytes"])),
@@ -380,96 +380,6 @@ fn model_list() -> Value {
     object(
         json!({"object": word(&["list"]), "data": list(&reference("Model"))}),
         &["object", "data"],
-    )
-}
-
-fn status() -> Value {
-    let counted = || {
-        object(
-            json!({
-                "online": count(),
-                "by_type": {"type": "object", "additionalProperties": count()},
-            }),
-            &["online", "by_type"],
-        )
-    };
-    let jobs = || {
-        object(
-            json!({"text": count(), "media": count()}),
-            &["text", "media"],
-        )
-    };
-    object(
-        json!({
-            "status": word(&["ok", "degraded"]),
-            "version": text(),
-            "uptime_s": count(),
-            "workers": counted(),
-            "models": counted(),
-            "gpus": object(
-                json!({
-                    "online": count(),
-                    "with_failed_kernels": {
-                        "type": "integer",
-                        "minimum": 0,
-                        "description": "GPUs on which a kernel fails its test; slower ones do its work.",
-                    },
-                }),
-                &["online", "with_failed_kernels"],
-            ),
-            "queue": jobs(),
-            "running": count(),
-            "running_by_type": jobs(),
-            "links": {"type": "object", "additionalProperties": text()},
-        }),
-        &[
-            "status",
-            "version",
-            "uptime_s",
-            "workers",
-            "models",
-            "gpus",
-            "queue",
-            "running",
-            "running_by_type",
-            "links",
-        ],
-    )
-}
-
-fn worker_list() -> Value {
-    object(
-        json!({"count": count(), "workers": list(&reference("Worker"))}),
-        &["count", "workers"],
-    )
-}
-
-fn worker() -> Value {
-    let amount = || json!({"type": ["number", "null"]});
-    let gpu = object(
-        json!({
-            "name": text(),
-            "vram_total": {"type": ["number", "null"], "description": "GiB."},
-            "vram_free": {"type": ["number", "null"], "description": "GiB."},
-            "util": amount(),
-            "failed_kernels": {
-                "type": "array",
-                "items": text(),
-                "description": "Kernels that fail their test on this GPU; slower ones do their work.",
-            },
-        }),
-        &["name", "vram_total", "vram_free", "util"],
-    );
-    object(
-        json!({
-            "id": text(),
-            "name": text(),
-            "models": texts(),
-            "job_types": texts(),
-            "online": {"type": "boolean"},
-            "gpus": list(&gpu),
-        }),
-        &["id", "name", "models", "job_types", "online"],
     )
 }
 
