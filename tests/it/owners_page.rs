@@ -542,7 +542,7 @@ fn administrators_of_up_get_the_link_to_the_page_of_its_worker() {
             false => Err(causes),
         }
     });
-    assert_eq!(report, json!(["owner.most_heat = 80"]));
+    assert_eq!(report, json!(["owner.most_heat = 80 °C"]));
     // A key that reads the account does not operate the worker.
     let wanted = r#"{"label": "reader", "scopes": ["account.read"]}"#;
     let made = call("POST", "/v1/account/keys", &up.key, wanted);
