@@ -550,7 +550,7 @@ async fn after_output_another_worker_goes_on_from_the_delivered_tokens() {
     assert_eq!(seed(&job), seed(&again), "both draw the same");
     assert_eq!(
         again["prefill"],
-        json!({"text": "1 2 3 ", "tokens": [101, 102, 103]})
+        json!({"text": "1 2 3 ", "tokens": [101, 102, 103], "written": 3})
     );
     second.numbered(&again, 1, "4 ").await;
     second.numbered_done(&again, 2, 4).await;
