@@ -20,7 +20,6 @@ use tower::ServiceExt;
 use tracing::{info, warn};
 
 use super::body::BodyError;
-use super::forward::ForwardFailure;
 use super::{AGAIN, Node, NodeRole};
 use crate::http::address::PeerAddress;
 use crate::http::idempotency::IDEMPOTENCY_KEY;
@@ -209,10 +208,12 @@ impl Node {
                     request
                         .headers_mut()
                         .insert(CONTINUES, journal.len().into());
-                    match self.0.forwarder.forward(&leader, signed, request).await {
-                        Ok(response) => Some(response),
-                        Err(ForwardFailure::NotSent(_) | ForwardFailure::Broken) => None,
-                    }
+                    // Lost again, or not yet known to be: the next try finds out.
+                    self.0
+                        .forwarder
+                        .forward(&leader, signed, request)
+                        .await
+                        .ok()
                 }
                 NodeRole::Waiting => None,
             };

@@ -298,7 +298,7 @@ async fn prepare(work: Work, line: LineId, engines: &Engines) -> Result<JobStart
         let asked = Asked::read(work, line, language, images.as_ref());
         let asked = asked.map_err(Said::Failed)?;
         match is_from_text {
-            true => asked.from_text().ok_or_else(not_from_text),
+            true => asked.continued_by_text().ok_or_else(not_from_text),
             false => Ok(asked),
         }
     };

@@ -89,7 +89,7 @@ impl Asked {
 
     /// Continues from the delivered text, by its tokens in this model. `None` if they decode to another text, or if the
     /// output starts with reasoning.
-    pub fn from_text(mut self) -> Option<Self> {
+    pub fn continued_by_text(mut self) -> Option<Self> {
         if self.is_thinking {
             return None;
         }
