@@ -25,7 +25,7 @@ pub fn input(document: &Value, tool: &ToolRoute, has_folder: bool) -> JsonObject
     }
     let names = body["required"].as_array().into_iter().flatten();
     let mut required: Vec<&str> = names.filter_map(Value::as_str).collect();
-    // Of the route's fields, `edit_image` accepts the image in one of two.
+    // The route accepts the image in either of two fields; `edit_image` has one of them.
     if tool.name == "edit_image" && !required.contains(&"image") {
         required.push("image");
     }

@@ -161,7 +161,7 @@ fn begun_stream(serve: &Serve, word: &str) -> BufReader<TcpStream> {
     begun_stream_of(serve, &chat_body(json!({"stream": true})), word).1
 }
 
-/// The same with what was read.
+/// The same, and the part that was read.
 fn begun_stream_of(serve: &Serve, body: &str, word: &str) -> (String, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(&serve.address).unwrap();
     write!(

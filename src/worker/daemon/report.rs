@@ -121,7 +121,7 @@ pub struct HistorySample {
     pub coordinators: BTreeMap<String, TallyReport>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuSample>,
-    /// Of GPUs and processors, as far as they report it.
+    /// Energy of GPUs and processors, as far as they report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watt_hours: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -161,7 +161,7 @@ pub struct ModelReport {
     /// Seconds since the epoch at which an unused model leaves memory.
     pub unloads_at: Option<i64>,
     pub download: Option<DownloadReport>,
-    /// Of a recent single job; jobs below 0.1 s are ignored.
+    /// Speed of a recent single job; jobs below 0.1 s are ignored.
     #[serde(default)]
     pub tokens_per_second: Option<f64>,
     #[serde(default)]

@@ -31,7 +31,7 @@ struct Counts {
     handed_back: AtomicU64,
     cancelled: AtomicU64,
     tokens: AtomicU64,
-    /// Of measured jobs, without the first token of each.
+    /// Tokens of measured jobs, without the first token of each.
     timed_tokens: AtomicU64,
     timed_micros: AtomicU64,
 }

@@ -39,7 +39,7 @@ async fn a_begun_job_goes_on_behind_its_output_once_a_worker_connects() {
         written: Some(2),
     };
     assert_eq!(offer.prefill.as_deref(), Some(&prefill));
-    // The client has heard of the start.
+    // The client has received the start.
     rig.say(&offer, [started, text(" a time"), done(3)]).await;
     assert_eq!(next(stream).await, Delivery::Event(text(" a time")));
     assert!(matches!(outcome(stream).await, Outcome::Delivered { .. }));

@@ -16,7 +16,7 @@ pub struct MachineUse {
     /// Since a keyboard, a mouse or a terminal was used.
     pub idle: Option<Duration>,
     pub gpus: Vec<GpuUse>,
-    /// Of GPUs and processors since the last check.
+    /// Mean power of GPUs and processors since the last check.
     pub watts: Option<f64>,
 }
 
