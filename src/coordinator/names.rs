@@ -4,9 +4,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use parking_lot::RwLock;
+
 /// A table of names. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Names(Arc<Table>);
+pub struct Names {
+    table: Arc<Table>,
+    /// Ids by names that administrators gave while the coordinator ran. A name of the table takes precedence.
+    copies: Arc<RwLock<BTreeMap<Arc<str>, Arc<str>>>>,
+}
 
 #[derive(Debug, Clone, Default)]
 struct Table {
@@ -26,17 +32,17 @@ impl Names {
         for (id, names) in models {
             table.add(id.into(), names);
         }
-        Self(Arc::new(table))
+        Self::from(table)
     }
 
     /// The same with further aliases, each with a name of its model. An alias is taken from another model that has it.
     #[must_use]
     pub fn with_aliases<'a>(self, aliases: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut table = Arc::unwrap_or_clone(self.0);
+        let mut table = Arc::unwrap_or_clone(self.table);
         for (name, model) in aliases {
             table.alias(name, model);
         }
-        Self(Arc::new(table))
+        Self::from(table)
     }
 
     /// The id of the model with this name, or the name itself.
@@ -46,12 +52,48 @@ impl Names {
 
     /// The id of the model with this name, if it is listed.
     pub fn listed(&self, name: &str) -> Option<Arc<str>> {
-        self.0.ids.get(name).cloned()
+        let listed = self.table.ids.get(name).cloned();
+        listed.or_else(|| self.copies.read().get(name).cloned())
     }
 
-    /// Other names of the model with this id.
+    /// Whether the table has this name. Copies are no part of it.
+    pub fn is_fixed(&self, name: &str) -> bool {
+        self.table.ids.contains_key(name)
+    }
+
+    /// Other names of the model with this id, without copies.
     pub fn others(&self, id: &str) -> &[Arc<str>] {
-        self.0.others.get(id).map_or(&[], Vec::as_slice)
+        self.table.others.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Gives a further name to the model with this id.
+    pub fn copy(&self, name: &str, id: Arc<str>) {
+        self.copies.write().insert(name.into(), id);
+    }
+
+    /// Whether the name was a copy.
+    pub fn remove_copy(&self, name: &str) -> bool {
+        self.copies.write().remove(name).is_some()
+    }
+
+    pub fn is_copy(&self, name: &str) -> bool {
+        self.copies.read().contains_key(name)
+    }
+
+    /// Copies of the model with this id.
+    pub fn copies_of(&self, id: &str) -> Vec<Arc<str>> {
+        let copies = self.copies.read();
+        let of_model = copies.iter().filter(|(_, model)| ***model == *id);
+        of_model.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl From<Table> for Names {
+    fn from(table: Table) -> Self {
+        Self {
+            table: Arc::new(table),
+            copies: Arc::default(),
+        }
     }
 }
 
@@ -130,5 +172,18 @@ mod tests {
         );
         let others: Vec<_> = names.others("big").iter().map(|name| &**name).collect();
         assert_eq!(others, ["Org/Big", "large", "small"]);
+    }
+
+    #[test]
+    fn a_copy_is_a_name_for_all_clones_until_it_is_removed() {
+        let names = Names::of([("tiny", ["Org/Tiny"])]);
+        let clone = names.clone();
+        names.copy("mine", names.id("Org/Tiny"));
+        assert_eq!(&*clone.id("mine"), "tiny");
+        assert_eq!(clone.copies_of("tiny"), ["mine".into()]);
+        assert!(clone.is_copy("mine") && !clone.is_fixed("mine"));
+        assert_eq!(clone.others("tiny"), ["Org/Tiny".into()]);
+        assert!(clone.remove_copy("mine") && !names.remove_copy("mine"));
+        assert_eq!(&*names.id("mine"), "mine");
     }
 }

@@ -390,6 +390,9 @@ pub async fn doors(
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
     let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
     store.succeed().await?;
+    for copy in store.model_names().await? {
+        names.copy(&copy.name, copy.model.into());
+    }
     requests.restore(&names, &media, UNWRITTEN).await?;
     let restored = requests.clone();
     let stored = move || restored.open_media_jobs();

@@ -241,6 +241,15 @@ else:
 listed = {model.model: model for model in client.list().models}
 assert listed["better"].size > 0 and len(listed["better"].digest) == 64, listed["better"]
 assert listed["better"].details.format in ("gguf", "safetensors"), listed["better"]
+assert client.copy("better:latest", "mine").status == "success"
+assert client.generate("mine", "a", options={"num_predict": 2}).eval_count == 2
+assert {"better", "mine"} <= {model.model for model in client.list().models}
+try:
+    client.delete("better")
+    raise AssertionError("better was deleted before its copy")
+except ollama.ResponseError as error:
+    assert error.status_code == 400 and "mine" in str(error), error
+assert client.delete("mine:latest").status == "success"
 assert client.delete("better").status == "success"
 assert "better" not in {model.model for model in client.list().models}
 for name, code in (("better", 404), ("demo-text", 400)):

@@ -102,7 +102,6 @@ async fn what_only_ollama_can_do_is_said_to_be_missing_in_its_words() {
     let key = [("authorization", bearer.as_str())];
     for (method, path) in [
         (Method::POST, "/api/pull"),
-        (Method::POST, "/api/copy"),
         (Method::DELETE, "/api/delete"),
     ] {
         let body = Body::from(json!({"model": "a"}).to_string());
@@ -113,6 +112,62 @@ async fn what_only_ollama_can_do_is_said_to_be_missing_in_its_words() {
     let unknown = post(&app, "/api/push", &key, &json!({})).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
     assert!(unknown.json().await["error"].is_string());
+}
+
+#[tokio::test]
+async fn a_copy_is_a_second_name_of_a_model_until_it_is_deleted() {
+    let app = App::start().await;
+    let rig = Puppet::connect(&app.board).await;
+    let admin = app.account_with(Roles::ADMIN, Scopes::ALL).await;
+    let user = format!("Bearer {}", app.key_for(Scopes::INFERENCE_SUBMIT).await);
+    let bearer = format!("Bearer {admin}");
+    let key = [("authorization", bearer.as_str())];
+    let body = |source: &str, destination: &str| json!({"source": source, "destination": destination});
+    let copied = post(&app, "/api/copy", &key, &body("tiny:latest", "mine:latest")).await;
+    assert_eq!(copied.status, StatusCode::OK);
+    for (sent, status, word) in [
+        (body("tiny", "tiny"), StatusCode::BAD_REQUEST, "tiny"),
+        (body("nothing", "other"), StatusCode::NOT_FOUND, "nothing"),
+        (body("tiny", "my name"), StatusCode::BAD_REQUEST, "destination"),
+        (json!({"source": "tiny"}), StatusCode::BAD_REQUEST, "destination"),
+    ] {
+        let refused = post(&app, "/api/copy", &key, &sent).await;
+        assert_eq!(refused.status, status, "{sent}");
+        let said = refused.json().await;
+        assert!(said["error"].as_str().unwrap().contains(word), "{said}");
+    }
+    let user = [("authorization", user.as_str())];
+    let refused = post(&app, "/api/copy", &user, &body("tiny", "theirs")).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    drop(rig);
+
+    let app = app.anew().await;
+    let rig = Puppet::connect(&app.board).await;
+    let mut hello = hello();
+    hello["model"] = "mine".into();
+    for path in ["/api/chat", "/v1/chat/completions"] {
+        let asking = post(&app, path, &key, &hello);
+        let (answer, ()) = tokio::join!(asking, rig.answer(&["hi"]));
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+    }
+    let names = async || {
+        let tags = app.get("/api/tags").await.json().await;
+        let models = tags["models"].as_array().unwrap().iter();
+        let names: Vec<_> = models.map(|model| model["name"].as_str().unwrap().to_owned()).collect();
+        names
+    };
+    assert_eq!(names().await, ["tiny", "mine"]);
+    let shown = app.get("/v1/models/mine").await.json().await;
+    assert_eq!(shown["id"], "tiny");
+    assert_eq!(shown["aliases"], json!(["mine"]));
+    let delete = async |name: &str| {
+        let body = Body::from(json!({"model": name}).to_string());
+        app.send(request(Method::DELETE, "/api/delete", &key, body)).await.status
+    };
+    assert_eq!(delete("tiny").await, StatusCode::BAD_REQUEST);
+    assert_eq!(delete("mine").await, StatusCode::OK);
+    assert_eq!(names().await, ["tiny"]);
+    assert_eq!(delete("tiny").await, StatusCode::NOT_IMPLEMENTED);
 }
 
 #[tokio::test]

@@ -139,7 +139,9 @@ fn is_admitted(route: &Route, status: StatusCode) -> bool {
         {
             StatusCode::NOT_FOUND
         }
-        (Answers::Stream, _) | (_, "/api/pull" | "/api/delete") => StatusCode::BAD_REQUEST,
+        (Answers::Stream, _) | (_, "/api/pull" | "/api/delete" | "/api/copy") => {
+            StatusCode::BAD_REQUEST
+        }
         (_, path) if ENCODE.contains(&path) => StatusCode::BAD_REQUEST,
         (Answers::Socket, _) => StatusCode::UPGRADE_REQUIRED,
         (_, "/media/{*id}") => StatusCode::FORBIDDEN,

@@ -207,7 +207,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/api/embeddings",           SUBMIT,      Json,    "Turn one text into a vector (older form of Ollama's API).", || post(ollama::embed_one)),
     Route::post("/api/pull",                 OPERATE,     Json,    "Download a model for the worker of this machine (Ollama API).", || post(ollama::pull)),
     Route::delete("/api/delete",             OPERATE,     Json,    "Delete a model of the worker of this machine (Ollama API).", || delete(ollama::delete)),
-    Route::post("/api/copy",                 OPERATE,     Unbuilt, "Give a model another name (Ollama API).", || post(unbuilt::answer)),
+    Route::post("/api/copy",                 OPERATE,     Json,    "Give a model another name (Ollama API).", || post(ollama::copy)),
     Route::get("/api/tags",                  Who::Anyone, Json,    "List models that are online (Ollama API).", || get(ollama::list)),
     Route::post("/api/show",                 Who::Anyone, Json,    "Get one model (Ollama API).", || post(ollama::describe)),
     Route::get("/api/ps",                    Who::Anyone, Json,    "List models that are in memory (Ollama API).", || get(ollama::list_running)),

@@ -115,7 +115,9 @@ pub fn unknown(name: &str, online: &[&str], known: &KnownModels) -> ApiError {
     const MOST_NAMES: usize = 100;
     let name: String = name.chars().take(200).collect();
     let others = online.iter().flat_map(|id| known.other_names(id));
-    let names = online.iter().copied().chain(others.map(|other| &**other));
+    let others: Vec<Arc<str>> = others.collect();
+    let names = online.iter().copied();
+    let names = names.chain(others.iter().map(|other| &**other));
     let meant = match nearest(&name, names) {
         Some(meant) => format!("; did you mean {meant}?"),
         None => String::new(),
@@ -214,7 +216,7 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
         "owned_by": owner,
         "input_modalities": input_modalities(model),
         "output_modalities": output_modalities(model),
-        "aliases": texts(known.other_names(&model.name)),
+        "aliases": texts(&known.other_names(&model.name)),
     });
     if let Some(parent) = &model.details.parent {
         entry["parent"] = parent.as_str().into();

@@ -91,8 +91,15 @@ impl KnownModels {
     }
 
     /// Other names of the model with this id.
-    pub fn other_names(&self, id: &str) -> &[Arc<str>] {
-        self.names.others(id)
+    pub fn other_names(&self, id: &str) -> Vec<Arc<str>> {
+        let mut names = self.names.others(id).to_vec();
+        names.extend(self.names.copies_of(id));
+        names
+    }
+
+    /// All names of models.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The names that the price of a model may be listed under: its own, and for an adapter `MODEL:NAME` those of its model.
@@ -101,7 +108,7 @@ impl KnownModels {
         let ids = [Some(id.into()), base];
         let ids = ids.into_iter().flatten();
         ids.flat_map(|id| {
-            let others = self.other_names(&id).to_vec();
+            let others = self.other_names(&id);
             [id].into_iter().chain(others)
         })
         .collect()

@@ -51,6 +51,7 @@ pub const ALL: &[&str] = &[
     include_str!("migrations/0030_coordinators.sql"),
     include_str!("migrations/0031_addresses.sql"),
     include_str!("migrations/0032_replies.sql"),
+    include_str!("migrations/0033_model_names.sql"),
 ];
 
 /// Creates the file with permissions for its owner only: it holds the hashes of keys.

@@ -12,6 +12,7 @@
 //! | `styles`, `collections`, `named` | styles of users, collections of them, and what both have in common |
 //! | `pulse`, `revisions`, `modes` | health of the database, and changes by other processes |
 //! | `file`, `rescue` | a check that the open file was not deleted or replaced, and a copy if it was |
+//! | `model_names` | further names of models |
 //! | `stats` | statistics by kind and model, in spans of time |
 //! | `filters`, `timeouts`, `addresses`, `suspicions` | records of moderation |
 //! | `records` | lifetime totals of users |
@@ -50,6 +51,7 @@ mod ledger;
 mod location;
 mod messages;
 mod migrate;
+mod model_names;
 mod modes;
 mod named;
 mod passkeys;
@@ -103,6 +105,7 @@ pub use keys::{KeyLimit, KeyRow, NewKeyRow};
 pub use ledger::LedgerSums;
 pub use location::Location;
 pub use messages::{MessageRow, MessageSearch, NewMessage};
+pub use model_names::{MOST_MODEL_NAMES, ModelName};
 pub use named::NotNamed;
 pub use people::{
     Amounts, Attended, Changed, Leaving, Left, LoggedIn, NewLogin, Order, PersonChange, PersonRow,

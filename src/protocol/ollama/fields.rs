@@ -358,15 +358,61 @@ impl DeleteRequest {
     }
 }
 
+/// `POST /api/copy`: a further name for a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyRequest {
+    pub source: String,
+    pub destination: String,
+    /// Names of fields without a meaning here.
+    pub ignored: Vec<String>,
+}
+
+/// Limit of a further name, in bytes.
+const LONGEST_NAME: usize = 128;
+
+impl CopyRequest {
+    pub fn read(body: Value) -> Result<Self, Problem> {
+        let Value::Object(entries) = &body else {
+            return Err(no_object(&body));
+        };
+        let name = |field: &'static str| {
+            Shape::Text.check(field, &body[field])?;
+            let name = untagged(body[field].as_str().unwrap_or_default());
+            match name.is_empty() {
+                true => Err(Problem::invalid(field, format!("{field} must not be empty"))),
+                false => Ok(name.to_owned()),
+            }
+        };
+        let (source, destination) = (name("source")?, name("destination")?);
+        let is_odd = |letter: char| letter.is_control() || letter.is_whitespace();
+        if destination.len() > LONGEST_NAME || destination.contains(is_odd) {
+            let message = format!(
+                "destination must be a name of at most {LONGEST_NAME} bytes without spaces"
+            );
+            return Err(Problem::invalid("destination", message));
+        }
+        let ignored = entries.keys();
+        let ignored = ignored.filter(|name| !matches!(name.as_str(), "source" | "destination"));
+        Ok(Self {
+            source,
+            destination,
+            ignored: ignored.cloned().collect(),
+        })
+    }
+}
+
+fn no_object(body: &Value) -> Problem {
+    let found = kind(body);
+    Problem::malformed(format!("the body must be a JSON object, found {found}"))
+}
+
 /// The model of a body with an optional flag, and the names of other fields.
 pub(super) fn model_beside_flag(
     body: &Value,
     flag: &'static str,
 ) -> Result<(String, Vec<String>), Problem> {
     let Value::Object(entries) = body else {
-        let found = kind(body);
-        let message = format!("the body must be a JSON object, found {found}");
-        return Err(Problem::malformed(message));
+        return Err(no_object(body));
     };
     let known = ["model", "name", flag];
     let names = entries

@@ -25,7 +25,7 @@ pub mod schema;
 mod tests;
 
 pub use embed::EmbedRequest;
-pub use fields::{DeleteRequest, Door, LoadRequest, ShowRequest, read, rows};
+pub use fields::{CopyRequest, DeleteRequest, Door, LoadRequest, ShowRequest, read, rows};
 pub use listing::{ListedModel, running, show, tags};
 pub use messages::{drop_oldest, droppable};
 pub use pull::PullRequest;

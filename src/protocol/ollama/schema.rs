@@ -50,6 +50,13 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
             object(json!({"model": text(), "name": text()}), &[]),
         ),
         (
+            "OllamaCopyRequest",
+            object(
+                json!({"source": text(), "destination": text()}),
+                &["source", "destination"],
+            ),
+        ),
+        (
             "OllamaPull",
             object(
                 json!({

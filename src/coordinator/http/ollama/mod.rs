@@ -1,8 +1,10 @@
-//! Ollama's routes: `truncated` shortens inputs, `pull` downloads and deletes models.
+//! Ollama's routes: `truncated` shortens inputs, `pull` downloads and deletes models, `copy` gives them further names.
 
+mod copy;
 mod pull;
 mod truncated;
 
+pub use copy::copy;
 pub use pull::{delete, pull};
 
 use std::sync::Arc;
@@ -178,8 +180,25 @@ fn listing(model: &ModelOnline) -> ListedModel {
     }
 }
 
-pub async fn list(State(board): State<Switchboard>) -> Reply {
-    Reply(tags(&listed(&*board.current().await)))
+/// The same with copies, which clients list as models of their own.
+fn listed_with_copies(overview: &Overview, known: &KnownModels) -> Vec<ListedModel> {
+    let mut models = listed(overview);
+    let copies = models.iter().flat_map(|model| {
+        let names = known.names().copies_of(&model.name).into_iter();
+        names.map(|name| ListedModel {
+            name: name.to_string(),
+            ..model.clone()
+        })
+    });
+    let copies: Vec<_> = copies.collect();
+    models.extend(copies);
+    models
+}
+
+pub async fn list(
+    (State(board), State(known)): (State<Switchboard>, State<Arc<KnownModels>>),
+) -> Reply {
+    Reply(tags(&listed_with_copies(&*board.current().await, &known)))
 }
 
 pub async fn list_running(State(board): State<Switchboard>) -> Reply {

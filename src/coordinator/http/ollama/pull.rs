@@ -1,7 +1,8 @@
 //! Models of this machine's worker. `POST /api/pull`: a model of the catalog is downloaded and served. `DELETE /api/delete`:
-//! it is served no more and its files are removed.
+//! it is served no more and its files are removed. A copy only loses its name.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,13 +16,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::LINES;
+use super::{LINES, copy};
 use crate::error::ApiError;
 use crate::http::body::Whole;
+use crate::http::open::KnownModels;
 use crate::http::openai::tokens;
 use crate::http::reply::Reply;
 use crate::http::text::with_ignored;
 use crate::local_models::{DeleteError, LocalModelsSlot, PullError, PullProgress};
+use crate::storage::Store;
 use muster_protocol::job::FailureKind;
 use muster_protocol::ollama::{DeleteRequest, PullRequest};
 
@@ -67,16 +70,19 @@ pub async fn pull(
 
 pub async fn delete(
     State(models): State<LocalModelsSlot>,
+    (State(known), State(store)): (State<Arc<KnownModels>>, State<Store>),
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
     let request = tokens::read(whole?, DeleteRequest::read).await?;
-    let models = models.get().ok_or_else(|| {
-        without_worker(
-            "this coordinator has no worker of its own; \
-             `worker models rm` removes the files of a model on the machine of a worker",
-        )
-    })?;
-    models.delete(request.model).await?;
+    if !copy::remove(&request.model, &known, &store).await? {
+        let models = models.get().ok_or_else(|| {
+            without_worker(
+                "this coordinator has no worker of its own; \
+                 `worker models rm` removes the files of a model on the machine of a worker",
+            )
+        })?;
+        models.delete(request.model).await?;
+    }
     let mut response = StatusCode::OK.into_response();
     with_ignored(&mut response, &request.ignored);
     Ok(response)

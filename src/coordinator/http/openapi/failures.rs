@@ -283,6 +283,11 @@ fn of_other(route: &Route, failures: &mut Failures) {
             kinds.iter().for_each(|kind| add(kind.row().status, *kind));
             unread_body(&mut add);
         }
+        (_, _, ollama::COPY) => {
+            let kinds = [Kind::ModelNotFound, Kind::StoreUnavailable];
+            kinds.iter().for_each(|kind| add(kind.row().status, *kind));
+            unread_body(&mut add);
+        }
         (_, _, MCP) => unread_body(&mut add),
         (Answers::Stream, _, path) => {
             if path == "/v1/responses" {

@@ -7,11 +7,16 @@ use super::operation::{Content, RouteBodies, reference};
 use super::service::idempotency;
 
 pub fn shape(route: &Route) -> Option<RouteBodies> {
-    if (route.method, route.path) == ("DELETE", ollama::DELETE) {
+    let without_reply = match (route.method, route.path) {
+        ("DELETE", ollama::DELETE) => Some(("OllamaDeleteRequest", "Deleted.")),
+        ("POST", ollama::COPY) => Some(("OllamaCopyRequest", "Copied.")),
+        _ => None,
+    };
+    if let Some((body, about)) = without_reply {
         return Some(RouteBodies {
             parameters: Vec::new(),
-            body: vec![Content::json(reference("OllamaDeleteRequest"))],
-            replies: vec![(200, "Deleted.", Vec::new())],
+            body: vec![Content::json(reference(body))],
+            replies: vec![(200, about, Vec::new())],
         });
     }
     let (body, reply, has_lines) = match (route.method, route.path) {

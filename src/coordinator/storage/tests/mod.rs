@@ -9,6 +9,7 @@ mod fees;
 mod forgetting;
 mod holds;
 mod messages;
+mod model_names;
 mod moderation;
 mod modes;
 mod opening;
