@@ -128,8 +128,18 @@ fn answers_and_calls_keep_to_their_form() {
         refused["param"],
         "response_format.json_schema.schema.properties.a.not"
     );
-    let refused = refusal(&service, json!({"guided_regex": "("}));
-    assert_eq!(refused["type"], "invalid_request_error", "{refused}");
+    let lark = "start: missing";
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}});
+    for (fields, param) in [
+        (json!({"guided_regex": "("}), "guided_regex"),
+        (json!({"guided_grammar": lark}), "guided_grammar"),
+        (json!({"structured_outputs": {"grammar": lark}}), "structured_outputs"),
+        (json!({"guided_json": schema}), "guided_json.properties.a.pattern"),
+    ] {
+        let refused = refusal(&service, fields);
+        assert_eq!(refused["type"], "invalid_request_error", "{refused}");
+        assert_eq!(refused["param"], param, "{refused}");
+    }
 }
 
 #[test]

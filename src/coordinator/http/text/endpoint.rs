@@ -466,7 +466,9 @@ impl TextEndpoint {
                 .await
             }
         };
-        let answer = answer.map_err(|error| named_for_client(error, dialect));
+        let answer = answer.map_err(|error| {
+            named_for_client(refused::with_grammar_field(error, request), dialect)
+        });
         Ok((accepted, Try { ids, answer }))
     }
 

@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::http::models;
 use crate::http::open::KnownModels;
 use crate::switchboard::{ModelOnline, Overview};
-use muster_protocol::job::{Failure, FailureKind, Formats, Kind};
+use muster_protocol::job::{Capabilities, Failure, FailureKind, Formats, Kind};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::ChatRequest;
 
@@ -159,6 +159,36 @@ pub fn failed(failure: Failure) -> ApiError {
     ApiError {
         param: is_overflow.then_some("messages".into()),
         ..failure.into()
+    }
+}
+
+/// How workers begin a message about a grammar that they cannot compile.
+const OF_GRAMMARS: [&str; 4] = [
+    "the grammar",
+    "the regular expression",
+    "the choices",
+    "choice: ",
+];
+
+/// The same error with the field that gave the grammar, where a worker could not compile it.
+pub fn with_grammar_field(error: ApiError, request: &ChatRequest) -> ApiError {
+    if error.param.is_some() || error.failure.kind != FailureKind::InvalidRequest {
+        return error;
+    }
+    let message = &*error.failure.message;
+    let place = message.split_once(": ").map_or("", |(place, _)| place);
+    let param = match place.starts_with("tools[") {
+        true => Some(place.to_owned()),
+        false => {
+            let is_of_grammar = OF_GRAMMARS.iter().any(|begin| message.starts_with(begin))
+                || place.starts_with("response_format");
+            let field = request.param_of(Capabilities::GRAMMAR);
+            field.filter(|_| is_of_grammar).map(str::to_owned)
+        }
+    };
+    ApiError {
+        param: param.map(Into::into),
+        ..error
     }
 }
 
