@@ -13,7 +13,8 @@ use crate::networks::weights::Quantize;
 use crate::protocol::job::Transcript;
 use crate::protocol::openai::hearing::languages;
 use crate::protocol::openai::hearing::reply::{FinishedTranscript, TranscriptForm};
-use crate::reader::{ReadError, Reader, SampledSound, SoundLimits};
+use crate::protocol::openai::hearing::speech::KeptSpeech;
+use crate::reader::{ReadError, Reader, SampledSound, SoundLimits, Speech, SpeechRule};
 use crate::runtime;
 use crate::runtime::hearing::TranscriptRequest;
 use crate::runtime::hearing::{MOST_SECONDS, SAMPLE_RATE};
@@ -27,6 +28,7 @@ const USUAL_MODEL: &str = "whisper-base";
   worker transcribe talk.mp3
   worker transcribe talk.mp3 --srt > talk.srt
   worker transcribe interview.wav --language de --translate
+  worker transcribe meeting.m4a --vad --vtt > meeting.vtt
   ffmpeg -i film.mkv -f wav - | worker transcribe - --model ./whisper-base --words --json")]
 pub struct Args {
     /// Sound file: wav, flac, mp3, m4a, ogg, opus or webm; - reads standard input.
@@ -49,6 +51,9 @@ pub struct Args {
     /// Texts that a beam search keeps, 1 to 5: with more of them the text is likelier and takes longer.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=5), conflicts_with = "temperature")]
     beams: Option<u8>,
+    /// Detect voice activity and skip the parts without speech; times stay those of the whole sound.
+    #[arg(long)]
+    vad: bool,
     /// Find the time of each word; with --json.
     #[arg(long, requires = "json")]
     words: bool,
@@ -89,8 +94,15 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     source.quantize = args.quantize.then_some(Quantize::Q8_0);
     let bytes = read(&args.file)?;
-    let heard = load::block_on(decode(bytes, &args.file))?;
+    let rule = args.vad.then(SpeechRule::default);
+    let heard = load::block_on(decode(bytes, &args.file, rule))?;
     let seconds = heard.found.seconds();
+    let speech = heard.speech.as_ref().map(kept_speech);
+    if let Some(speech) = &speech
+        && speech.spans.is_empty()
+    {
+        output::aside("no speech was found");
+    }
     let request = TranscriptRequest {
         sound: Pcm {
             rate: SAMPLE_RATE,
@@ -115,6 +127,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             match event {
                 MakeEvent::Made(Output::Transcript(part)) => {
                     let part = transcript(part);
+                    let part = match &speech {
+                        Some(speech) => speech.restored(part),
+                        None => part,
+                    };
                     if streams && !part.segments.is_empty() {
                         for segment in &part.segments {
                             output::line(segment.text.trim())?;
@@ -135,6 +151,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         let finished = FinishedTranscript {
             transcript: whole,
             seconds,
+            heard_seconds: speech
+                .as_ref()
+                .map_or(seconds, |speech| speech.millis as f64 / 1000.0),
             is_translated: args.translate,
             has_segments: true,
             has_words: args.words,
@@ -172,11 +191,28 @@ fn usual_model(place: &Place) -> Result<Located, Failure> {
     Ok(located)
 }
 
+fn kept_speech(speech: &Speech) -> KeptSpeech {
+    let millis = |samples: u64| samples * 1000 / u64::from(SAMPLE_RATE);
+    let spans = speech.spans.iter();
+    KeptSpeech {
+        spans: spans
+            .map(|(from, to)| (millis(*from), millis(*to)))
+            .collect(),
+        millis: millis(speech.kept),
+    }
+}
+
 /// In a process of its own: the file may be of a stranger.
-async fn decode(bytes: Vec<u8>, path: &Path) -> Result<SampledSound, Failure> {
+async fn decode(
+    bytes: Vec<u8>,
+    path: &Path,
+    speech: Option<SpeechRule>,
+) -> Result<SampledSound, Failure> {
     let limits = SoundLimits::seconds(MOST_SECONDS as f64);
     let reader = Reader::default();
-    let decoded = reader.samples(bytes.into(), SAMPLE_RATE, limits).await;
+    let decoded = reader
+        .samples(bytes.into(), SAMPLE_RATE, limits, speech)
+        .await;
     decoded.map_err(|error| {
         let what = format!("reading {} failed: {error}", path.display());
         match error {

@@ -1,15 +1,18 @@
 //! The reader's process: reads one file from standard input, under limits.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Stdout, Write, stdin, stdout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use muster_media::sound::{DecodedSound, FlacStream, SoundError, decode, listen_in_blocks};
+use muster_media::sound::{
+    DecodedSound, FlacStream, SPEECH_RATE, SoundError, SpeechFilter, decode, listen_in_blocks,
+};
 use muster_media::video;
 use muster_process::child::{self, Watch};
 
 use crate::pdf;
-use crate::task::{Reply, SoundForm, Task};
+use crate::task::{Reply, SoundForm, SpeechRule, Task};
 
 /// Samples that are sent on together.
 const BLOCK: usize = 1 << 16;
@@ -39,10 +42,21 @@ pub fn read(
     each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<Reply> {
     let found = match task {
-        Task::Listen { rate, form, limits } => match form {
-            SoundForm::Flac => return flac(file, rate, limits.into(), each),
-            SoundForm::Samples => return samples(file, rate, limits.into(), each),
-        },
+        Task::Listen {
+            rate,
+            form,
+            limits,
+            speech,
+        } => {
+            if speech.is_some() && rate != SPEECH_RATE {
+                let message = format!("speech is found at {SPEECH_RATE} Hz alone");
+                return Ok(Reply::Refused(message));
+            }
+            return match form {
+                SoundForm::Flac => flac(file, rate, limits.into(), speech, each),
+                SoundForm::Samples => samples(file, rate, limits.into(), speech, each),
+            };
+        }
         Task::MeasureSound { limits } => {
             // The decoders are of many authors, the bytes of unknown ones.
             let found = catch_unwind(AssertUnwindSafe(|| {
@@ -67,8 +81,37 @@ fn sound(found: Result<DecodedSound, SoundError>, header: Vec<u8>) -> Reply {
         Ok(found) => Reply::Sound {
             found: found.into(),
             header,
+            speech: None,
         },
         Err(error) => Reply::Refused(error.to_string()),
+    }
+}
+
+/// What is kept of a sound: all of it, or its speech.
+struct Kept(Option<SpeechFilter>);
+
+impl Kept {
+    fn of(speech: Option<SpeechRule>) -> Self {
+        Self(speech.map(|rule| SpeechFilter::new(rule.into())))
+    }
+
+    fn of_block<'a>(&mut self, block: &'a [f32]) -> Cow<'a, [f32]> {
+        match &mut self.0 {
+            Some(filter) => Cow::Owned(filter.push(block)),
+            None => Cow::Borrowed(block),
+        }
+    }
+
+    /// The last samples, and the reply with the speech that was found.
+    fn end(self, mut reply: Reply) -> (Vec<f32>, Reply) {
+        let Some(filter) = self.0 else {
+            return (Vec::new(), reply);
+        };
+        let (last, spans) = filter.finish();
+        if let Reply::Sound { speech, .. } = &mut reply {
+            *speech = Some(spans.into());
+        }
+        (last, reply)
     }
 }
 
@@ -76,6 +119,7 @@ fn flac(
     file: Vec<u8>,
     rate: u32,
     bounds: muster_media::sound::DecodeBounds,
+    speech: Option<SpeechRule>,
     each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<Reply> {
     let mut stream = match FlacStream::new(rate, 1) {
@@ -84,9 +128,10 @@ fn flac(
     };
     let mut pace = Pace::begin();
     let mut failed = Ok(());
+    let mut kept = Kept::of(speech);
     let found = listen_in_blocks(file, rate, bounds, |block| {
         pace.give_way();
-        let encoded = stream.push(block).map_err(io::Error::other);
+        let encoded = stream.push(&kept.of_block(block)).map_err(io::Error::other);
         if failed.is_ok() {
             failed = encoded.and_then(|bytes| each(&bytes));
         }
@@ -95,28 +140,41 @@ fn flac(
     if found.is_err() {
         return Ok(sound(found, Vec::new()));
     }
-    let (last, header) = stream.finish().map_err(io::Error::other)?;
+    let (rest, mut reply) = kept.end(sound(found, Vec::new()));
+    each(&stream.push(&rest).map_err(io::Error::other)?)?;
+    let (last, whole) = stream.finish().map_err(io::Error::other)?;
     each(&last)?;
-    Ok(sound(found, header))
+    if let Reply::Sound { header, .. } = &mut reply {
+        *header = whole;
+    }
+    Ok(reply)
 }
 
 fn samples(
     file: Vec<u8>,
     rate: u32,
     bounds: muster_media::sound::DecodeBounds,
+    speech: Option<SpeechRule>,
     each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<Reply> {
+    let bytes = |samples: &[f32]| -> Vec<u8> {
+        let bytes = samples.iter().flat_map(|one| one.to_le_bytes());
+        bytes.collect()
+    };
     let mut pace = Pace::begin();
     let mut failed = Ok(());
+    let mut kept = Kept::of(speech);
     let found = listen_in_blocks(file, rate, bounds, |block| {
         pace.give_way();
-        let bytes: Vec<u8> = block.iter().flat_map(|one| one.to_le_bytes()).collect();
+        let bytes = bytes(&kept.of_block(block));
         if failed.is_ok() {
             failed = each(&bytes);
         }
     });
     failed?;
-    Ok(sound(found, Vec::new()))
+    let (rest, reply) = kept.end(sound(found, Vec::new()));
+    each(&bytes(&rest))?;
+    Ok(reply)
 }
 
 /// Lowers the priority of long tasks.

@@ -21,7 +21,10 @@ mod task;
 
 pub use child::serve;
 pub use process::{ReadError, Reader};
-pub use task::{FlacSound, MeasuredSound, PageForm, PdfLimits, PdfPage, SampledSound, SoundLimits};
+pub use task::{
+    FlacSound, MeasuredSound, PageForm, PdfLimits, PdfPage, SampledSound, SoundLimits, Speech,
+    SpeechRule,
+};
 
 /// The command with which the program is a reader.
 pub const READER_COMMAND: &str = "reader";

@@ -13,7 +13,7 @@ use muster_process::child::{self, ChildProcess, Death, Killer};
 use crate::READER_COMMAND;
 use crate::task::{
     FlacSound, MeasuredSound, PageForm, PageLengths, PdfLimits, PdfPage, Reply, SampledSound,
-    SoundForm, SoundLimits, Task,
+    SoundForm, SoundLimits, Speech, SpeechRule, Task,
 };
 
 /// Reads foreign files. Clones are the same.
@@ -65,24 +65,33 @@ impl Reader {
         Self(Program::Here)
     }
 
-    /// A sound of any type, mixed to one channel.
+    /// A sound of any type, mixed to one channel, or only its speech.
     pub async fn flac(
         &self,
         file: Bytes,
         rate: u32,
         limits: SoundLimits,
+        speech: Option<SpeechRule>,
     ) -> Result<FlacSound, ReadError> {
-        let form = SoundForm::Flac;
-        let task = Task::Listen { rate, form, limits };
+        let task = Task::Listen {
+            rate,
+            form: SoundForm::Flac,
+            limits,
+            speech,
+        };
         let header = FlacStream::HEADER_BYTES;
         let collect = |bytes: &mut Vec<u8>, block: &[u8]| bytes.extend(block);
         let (reply, mut bytes) = self.read(task, file, vec![0; header], collect).await?;
-        let (found, found_header) = reply.sound()?;
+        let (found, found_header, speech) = reply.sound()?;
         if found_header.len() != header {
             return Err(broken("a header of another length"));
         }
         bytes[..header].copy_from_slice(&found_header);
-        Ok(FlacSound { bytes, found })
+        Ok(FlacSound {
+            bytes,
+            found,
+            speech,
+        })
     }
 
     /// The same as samples.
@@ -91,16 +100,25 @@ impl Reader {
         file: Bytes,
         rate: u32,
         limits: SoundLimits,
+        speech: Option<SpeechRule>,
     ) -> Result<SampledSound, ReadError> {
-        let form = SoundForm::Samples;
-        let task = Task::Listen { rate, form, limits };
+        let task = Task::Listen {
+            rate,
+            form: SoundForm::Samples,
+            limits,
+            speech,
+        };
         let collect = |samples: &mut Vec<f32>, block: &[u8]| {
             let quads = block.chunks_exact(size_of::<f32>());
             samples.extend(quads.map(|it| f32::from_le_bytes([it[0], it[1], it[2], it[3]])));
         };
         let (reply, samples) = self.read(task, file, Vec::new(), collect).await?;
-        let (found, _) = reply.sound()?;
-        Ok(SampledSound { samples, found })
+        let (found, _, speech) = reply.sound()?;
+        Ok(SampledSound {
+            samples,
+            found,
+            speech,
+        })
     }
 
     /// Decodes a sound to its end and keeps nothing of it.
@@ -269,9 +287,13 @@ fn broken(what: &str) -> ReadError {
 }
 
 impl Reply {
-    fn sound(self) -> Result<(MeasuredSound, Vec<u8>), ReadError> {
+    fn sound(self) -> Result<(MeasuredSound, Vec<u8>, Option<Speech>), ReadError> {
         match self {
-            Self::Sound { found, header } => Ok((found, header)),
+            Self::Sound {
+                found,
+                header,
+                speech,
+            } => Ok((found, header, speech)),
             Self::Refused(why) => Err(ReadError::Refused(why)),
             Self::Video(_) | Self::Pages(_) => Err(broken("a report of another kind")),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_media::sound::{DecodeBounds, DecodedSound};
+use muster_media::sound::{DecodeBounds, DecodedSound, SpeechSpans};
 use muster_media::video::VideoTrack;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub enum Task {
         rate: u32,
         form: SoundForm,
         limits: SoundLimits,
+        /// Drops what is no speech. The rate is that of the detector then.
+        speech: Option<SpeechRule>,
     },
     /// Decodes a sound and keeps nothing of it.
     MeasureSound { limits: SoundLimits },
@@ -40,6 +42,14 @@ pub enum Task {
     MeasureVideo,
     /// Reads the pages of a PDF.
     ReadPages { form: PageForm, limits: PdfLimits },
+}
+
+/// [`SpeechRule`](muster_media::sound::SpeechRule) as it crosses the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpeechRule {
+    pub threshold: f32,
+    pub silence_millis: u32,
+    pub padding_millis: u32,
 }
 
 /// The form in which a page is returned.
@@ -75,6 +85,8 @@ pub enum Reply {
         found: MeasuredSound,
         /// Header of a FLAC file.
         header: Vec<u8>,
+        /// Where speech was looked for.
+        speech: Option<Speech>,
     },
     Video(Track),
     /// How long the text and the image of each page are, which came as blocks.
@@ -93,6 +105,15 @@ pub struct MeasuredSound {
     pub frames: u64,
     /// The loudest sample, from 0 to 1.
     pub peak: f32,
+}
+
+/// The speech of a sound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speech {
+    /// From and to, in samples of the sound: what was kept of it, in order. Empty without speech.
+    pub spans: Vec<(u64, u64)>,
+    /// Number of samples that were kept, some of them also without speech.
+    pub kept: u64,
 }
 
 /// [`VideoTrack`] as it crosses the pipe.
@@ -124,14 +145,18 @@ pub struct PdfPage {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlacSound {
     pub bytes: Vec<u8>,
+    /// The file, of which only speech may be left.
     pub found: MeasuredSound,
+    pub speech: Option<Speech>,
 }
 
 /// A sound of one channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampledSound {
     pub samples: Vec<f32>,
+    /// The file, of which only speech may be left.
     pub found: MeasuredSound,
+    pub speech: Option<Speech>,
 }
 
 impl SoundLimits {
@@ -165,7 +190,9 @@ impl Task {
     pub fn output(&self) -> u64 {
         const ASIDE: u64 = 1 << 20;
         match *self {
-            Self::Listen { rate, form, limits } => {
+            Self::Listen {
+                rate, form, limits, ..
+            } => {
                 let samples = limits.seconds.ceil() as u64 * u64::from(rate);
                 // Noise takes a little more than its samples in FLAC.
                 let bytes = match form {
@@ -180,6 +207,37 @@ impl Task {
                 u64::from(limits.pages) * page + u64::from(limits.text_bytes) + ASIDE
             }
             Self::MeasureSound { .. } | Self::MeasureVideo => 0,
+        }
+    }
+}
+
+impl From<SpeechRule> for muster_media::sound::SpeechRule {
+    fn from(rule: SpeechRule) -> Self {
+        Self {
+            threshold: rule.threshold,
+            silence_millis: rule.silence_millis,
+            padding_millis: rule.padding_millis,
+        }
+    }
+}
+
+impl Default for SpeechRule {
+    fn default() -> Self {
+        let usual = muster_media::sound::SpeechRule::default();
+        Self {
+            threshold: usual.threshold,
+            silence_millis: usual.silence_millis,
+            padding_millis: usual.padding_millis,
+        }
+    }
+}
+
+impl From<SpeechSpans> for Speech {
+    fn from(found: SpeechSpans) -> Self {
+        let spans = found.spans.into_iter();
+        Self {
+            spans: spans.map(|span| (span.start, span.end)).collect(),
+            kept: found.kept,
         }
     }
 }

@@ -176,6 +176,30 @@ fn transcribe_falls_back_to_a_model_on_disk() {
 }
 
 #[test]
+fn transcribe_skips_silence_and_keeps_times_of_the_whole_sound() {
+    let sentence = include_bytes!("../../models/demo-hearing/reference.wav");
+    let sentence = sound::listen(sentence, 16_000, 10.0).unwrap();
+    let samples = [&vec![0.0; 12 * 16_000], sentence.samples()].concat();
+    let sound = sound::Sound::new(16_000, 1, samples).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    let file = sound::to_wav(&sound, sound::WavFormat::Int16).unwrap();
+    std::fs::write(&path, file).unwrap();
+    let path = path.to_str().unwrap();
+    let hear = |file: &str, more: &[&str]| -> serde_json::Value {
+        let all = ["transcribe", file, "--model", "demo-hearing", "--json"];
+        let run = worker(&[&all, more].concat()).run();
+        serde_json::from_str(&run.ok()).unwrap()
+    };
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-hearing/reference.wav");
+    let (alone, within) = (hear(reference, &[]), hear(path, &["--vad"]));
+    assert_eq!(within["text"], alone["text"]);
+    let start = |transcript: &serde_json::Value| transcript["segments"][0]["start"].as_f64().unwrap();
+    assert!((start(&within) - start(&alone) - 12.0).abs() < 0.7, "{within}");
+    assert!(within["usage"]["seconds"].as_u64().unwrap() <= 4, "{within}");
+}
+
+#[test]
 fn generate_draws_into_files_and_a_seed_repeats() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -51,10 +51,13 @@ async fn sounds_of_every_own_type_are_read_by_a_process() {
         to_opus(&sound, 48_000).unwrap(),
     ] {
         let reader = reader();
-        let read = reader.samples(Bytes::from(file.clone()), RATE, LIMITS);
+        let read = reader.samples(Bytes::from(file.clone()), RATE, LIMITS, None);
         let read = read.await.unwrap();
         assert_eq!((read.samples.len(), read.found.rate), (16_000, 48_000));
-        let flac = reader.flac(Bytes::from(file), RATE, LIMITS).await.unwrap();
+        let flac = reader
+            .flac(Bytes::from(file), RATE, LIMITS, None)
+            .await
+            .unwrap();
         let again = muster::media::sound::listen(&flac.bytes, RATE, 2.0).unwrap();
         assert_eq!(again.samples().len(), 16_000);
         let pairs = again.samples().iter().zip(&read.samples);
@@ -67,7 +70,7 @@ async fn sounds_of_every_own_type_are_read_by_a_process() {
 async fn a_header_that_asks_for_gigabytes_costs_its_request_alone() {
     for frames in [u32::MAX, 1 << 31, 1 << 28] {
         let file = caf(b"ima4", 44_100.0, [0, 34, frames, 1, 0]);
-        let read = reader().flac(file.into(), RATE, LIMITS).await;
+        let read = reader().flac(file.into(), RATE, LIMITS, None).await;
         assert!(
             matches!(read, Err(ReadError::Ended(_) | ReadError::Refused(_))),
             "{frames}: {read:?}"
@@ -84,7 +87,10 @@ async fn a_sound_of_many_channels_at_a_high_rate_is_refused_with_its_numbers() {
         seconds: 60.0,
         samples: 96_000,
     };
-    let refused = reader().flac(file.into(), RATE, limits).await.unwrap_err();
+    let refused = reader()
+        .flac(file.into(), RATE, limits, None)
+        .await
+        .unwrap_err();
     let told = refused.to_string();
     assert!(told.contains("2 channels at 96000 Hz"), "{told}");
 }
@@ -121,7 +127,7 @@ fn a_reader_is_confined_before_it_reads() {
 async fn a_reader_ends_with_its_client() {
     let file = to_wav(&tone(48_000, 1800.0), WavFormat::Int16).unwrap();
     let reading = reader();
-    let reading = reading.flac(file.into(), RATE, LIMITS);
+    let reading = reading.flac(file.into(), RATE, LIMITS, None);
     let gone = tokio::time::timeout(Duration::from_millis(300), reading).await;
     assert!(
         gone.is_err(),

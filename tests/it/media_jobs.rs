@@ -1069,6 +1069,58 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
     assert_eq!(studio.worker.activity().done, 5);
 }
 
+/// Six seconds of silence, a sentence of demo-speech of two and a half, and as much silence again.
+fn sentence_in_silence() -> Vec<u8> {
+    let sentence = include_bytes!("../../models/demo-hearing/reference.wav");
+    let sentence = sound::listen(sentence, 16_000, 10.0).unwrap();
+    let silence = vec![0.0; 6 * 16_000];
+    let samples = [&silence, sentence.samples(), &silence].concat();
+    let sound = sound::Sound::new(16_000, 1, samples).unwrap();
+    sound::to_wav(&sound, sound::WavFormat::Int16).unwrap()
+}
+
+#[tokio::test]
+async fn with_vad_filter_only_speech_is_transcribed_and_times_are_those_of_the_whole_sound() {
+    let app = app().await;
+    let _studio = listener(&app, SamplePipeline::default()).await;
+    let file = sentence_in_silence();
+    for field in [
+        ("vad_filter", "true"),
+        ("chunking_strategy[type]", "server_vad"),
+    ] {
+        let fields = [field, ("response_format", "verbose_json")];
+        let body = hear(&app, TRANSCRIPTIONS, &fields, &file).await;
+        let body = body.json().await;
+        let duration = body["duration"].as_f64().unwrap();
+        assert!((14.0..15.0).contains(&duration), "{body}");
+        let paid = body["usage"]["seconds"].as_u64().unwrap();
+        assert!((3..=5).contains(&paid), "{body}");
+        let segments = body["segments"].as_array().unwrap();
+        let first = segments[0]["start"].as_f64().unwrap();
+        assert!((5.4..6.4).contains(&first), "{body}");
+        let last = segments.last().unwrap()["end"].as_f64().unwrap();
+        assert!((7.5..9.6).contains(&last), "{body}");
+    }
+    let plain = hear(&app, TRANSCRIPTIONS, &[], &file).await.json().await;
+    assert_eq!(plain["usage"]["seconds"], 15, "{plain}");
+
+    let silence = sound::Sound::new(8_000, 1, vec![0.0; 24_000]).unwrap();
+    let silence = sound::to_wav(&silence, sound::WavFormat::Int16).unwrap();
+    for more in [("stream", "false"), ("stream", "true")] {
+        let fields = [("vad_filter", "true"), ("response_format", "text"), more];
+        let answer = hear(&app, TRANSCRIPTIONS, &fields, &silence).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let text = answer.text().await;
+        match more.1 {
+            "true" => {
+                assert!(text.contains(r#""text":"""#), "{text}");
+                assert!(!text.contains("transcript.text.delta"), "{text}");
+            }
+            _ => assert_eq!(text, "\n"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn sounds_that_cannot_be_heard_are_refused_before_a_worker_sees_them() {
     let app = app().await;

@@ -12,7 +12,7 @@ use crate::media::{Holding, Key, MediaError, QuotaExceeded};
 use crate::sender::Sender;
 use muster_media::MediaType;
 use muster_media::sound::{self, Mp3Stream, OpusStream, Sound, SoundError, WavFormat};
-use muster_reader::{ReadError, SoundLimits};
+use muster_reader::{ReadError, SoundLimits, SpeechRule};
 
 /// Sample rate of transcription models.
 const RATE: u32 = 16_000;
@@ -29,6 +29,10 @@ static DECODERS: Semaphore = Semaphore::const_new(8);
 pub struct SourceSound {
     pub key: Key,
     pub seconds: f64,
+    /// Length of the file.
+    pub whole_seconds: f64,
+    /// Where only speech was stored: from and to, in milliseconds of the file.
+    pub speech: Option<Vec<(u64, u64)>>,
     pub holding: Holding,
 }
 
@@ -51,12 +55,14 @@ pub enum SourceSoundError {
 }
 
 impl Sources {
-    /// Decodes an audio file in a separate process and stores it as mono FLAC. Dropping the future ends the process.
+    /// Decodes an audio file in a separate process and stores it, or its speech, as mono FLAC. Dropping the future ends
+    /// the process.
     pub async fn take_sound(
         &self,
         sender: Sender,
         file: Bytes,
         key: Key,
+        speech: Option<SpeechRule>,
     ) -> Result<SourceSound, SourceSoundError> {
         self.quota.check(sender)?;
         let turn = self.sound_turns.turn(sender).await;
@@ -64,7 +70,7 @@ impl Sources {
         // Waiting for a decoder is not charged.
         let spending = self.sample_budget.begin(sender, Instant::now());
         let spending = spending.map_err(SourceSoundError::Budget)?;
-        let sound = self.reader.flac(file, RATE, LIMITS).await;
+        let sound = self.reader.flac(file, RATE, LIMITS, speech).await;
         drop((turn, decoder));
         let sound = sound.map_err(|error| match error {
             ReadError::Refused(why) => SourceSoundError::Unfit(why),
@@ -75,7 +81,19 @@ impl Sources {
             ReadError::Start(_) => SourceSoundError::Reader(error.to_string()),
         })?;
         spending.decoded(sound.found.samples());
-        let seconds = sound.found.seconds();
+        let whole_seconds = sound.found.seconds();
+        let kept = |samples: u64| samples as f64 / f64::from(RATE);
+        let speech = sound.speech;
+        let seconds = speech
+            .as_ref()
+            .map_or(whole_seconds, |speech| kept(speech.kept));
+        let millis = |samples: u64| samples * 1000 / u64::from(RATE);
+        let speech = speech.map(|speech| {
+            let spans = speech.spans.into_iter();
+            spans
+                .map(|(from, to)| (millis(from), millis(to)))
+                .collect()
+        });
         let mut holding = self.holding();
         let bytes = sound.bytes.into();
         self.keep_bytes::<SourceSoundError>(sender, bytes, (key, &mut holding))
@@ -83,6 +101,8 @@ impl Sources {
         Ok(SourceSound {
             key,
             seconds,
+            whole_seconds,
+            speech,
             holding,
         })
     }

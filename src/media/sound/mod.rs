@@ -9,6 +9,7 @@
 //! | `mp3` | MP3, encoding |
 //! | `decode` | any sound file, block by block |
 //! | `listen` | the same as one channel at one rate |
+//! | `speech` | voice activity detection |
 
 mod decode;
 mod flac;
@@ -16,6 +17,7 @@ mod header;
 mod listen;
 mod mp3;
 mod opus;
+mod speech;
 mod wav;
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ pub use header::{SoundHeader, inspect};
 pub use listen::{listen, listen_in_blocks};
 pub use mp3::{MP3_RATES, Mp3Stream, to_mp3};
 pub use opus::{OPUS_RATES, OpusStream, from_opus, to_opus};
+pub use speech::{SPEECH_RATE, SpeechFilter, SpeechRule, SpeechSpans};
 pub use wav::{WavFormat, from_wav, to_wav, wav_header};
 
 use crate::MediaType;

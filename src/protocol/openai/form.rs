@@ -25,10 +25,24 @@ pub struct FormFile {
 const SEVERAL: &str = "[]";
 
 impl FormBody {
-    /// The texts, read by the shapes of their fields. A name that ends with `[]` is a list.
+    /// The texts, read by the shapes of their fields. A name that ends with `[]` is a list, and one such as `name[key]`
+    /// an entry of an object, as OpenAI's clients write them.
     pub fn json<D>(&self, fields: &[Field<D>]) -> Result<Map<String, Value>, Problem> {
         let mut body = Map::new();
         for (name, text) in &self.texts {
+            if let Some((name, key)) = entry_name(name)
+                && fields
+                    .iter()
+                    .any(|field| field.name == name && takes_object(&field.shape))
+            {
+                let object = body.entry(name).or_insert_with(|| Map::new().into());
+                if let Value::Object(entries) = object {
+                    let value = serde_json::from_str(text).ok();
+                    let value = value.filter(|value: &Value| value.is_number() || value.is_boolean());
+                    entries.insert(key.into(), value.unwrap_or_else(|| text.as_str().into()));
+                }
+                continue;
+            }
             let (name, is_list) = field_name(name);
             let field = fields.iter().find(|field| field.name == name);
             let Some(field) = field else {
@@ -74,10 +88,25 @@ fn field_name(name: &str) -> (&str, bool) {
     }
 }
 
+/// `name` and `key` of `name[key]`.
+fn entry_name(name: &str) -> Option<(&str, &str)> {
+    let (name, key) = name.strip_suffix(']')?.split_once('[')?;
+    (!key.is_empty()).then_some((name, key))
+}
+
+fn takes_object(shape: &Shape) -> bool {
+    match shape {
+        Shape::Object => true,
+        Shape::Either(shapes) => shapes.iter().any(takes_object),
+        _ => false,
+    }
+}
+
 /// A text of another shape stays a text, and the check of the field refuses it.
 fn value(shape: &Shape, text: &str) -> Value {
     let parsed = match shape {
         Shape::Text | Shape::Word(_) => None,
+        shape if takes_object(shape) && text.starts_with('{') => serde_json::from_str(text).ok(),
         Shape::Either(shapes) if shapes.iter().any(is_text) => None,
         _ => serde_json::from_str(text).ok(),
     };
@@ -109,6 +138,10 @@ mod tests {
         field("n", Shape::Integer(1..=4)),
         field("stream", Shape::Flag),
         field("image", Shape::Either(&[Shape::Text, Shape::List])),
+        field(
+            "cut",
+            Shape::Either(&[Shape::Word(&["auto"]), Shape::Object]),
+        ),
     ];
 
     fn json(texts: &[(&str, &str)]) -> Result<serde_json::Value, Problem> {
@@ -129,6 +162,13 @@ mod tests {
         let read = json(&[("image[]", "a"), ("image[]", "b")]).unwrap();
         assert_eq!(read, json!({"image": ["a", "b"]}));
         assert_eq!(json(&[("n", "two")]).unwrap(), json!({"n": "two"}));
+        let object = json!({"cut": {"type": "vad", "least": 0.5}});
+        let entries = [("cut[type]", "vad"), ("cut[least]", "0.5")];
+        assert_eq!(json(&entries).unwrap(), object);
+        let text = r#"{"type": "vad", "least": 0.5}"#;
+        assert_eq!(json(&[("cut", text)]).unwrap(), object);
+        assert_eq!(json(&[("cut", "auto")]).unwrap(), json!({"cut": "auto"}));
+        assert!(json(&[("prompt[a]", "b")]).is_err());
     }
 
     #[test]

@@ -115,7 +115,7 @@ async fn link(
     store: &ResultStore,
 ) -> Result<Option<StoredMedia>, ApiError> {
     let notes = request.wishes.media.as_deref();
-    let document = notes.and_then(|notes| notes.document);
+    let document = notes.and_then(|notes| notes.document.as_ref());
     if let (Some(document), Some(transcript)) = (document, made.product.transcript()) {
         let text = document.render(transcript.clone());
         return document_link(output, document.form, text, store)

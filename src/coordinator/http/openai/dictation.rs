@@ -95,7 +95,7 @@ async fn text_of(
     };
     let file = Bytes::from(file);
     let work = encoding(String::new(), least_seconds(&file));
-    let stored = store(file, (encoder, sources), work, false).await;
+    let stored = store((file, None), (encoder, sources), work, false).await;
     let stored = stored.map_err(|error| match error.param.as_deref() {
         Some("file") => named(error),
         _ => not_done(error),

@@ -34,9 +34,11 @@ use muster_protocol::job::{
 use muster_protocol::openai::form::FormBody;
 use muster_protocol::openai::hearing::HearingRequest;
 use muster_protocol::openai::hearing::reply::{
-    FinishedTranscript, TranscriptDocument, TranscriptForm, delta, done, event,
+    TranscriptDocument, TranscriptForm, delta, done, event,
 };
+use muster_protocol::openai::hearing::speech::{KeptSpeech, SpeechSettings};
 use muster_protocol::openai::{Problem, error};
+use muster_reader::SpeechRule;
 
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
@@ -106,7 +108,7 @@ async fn hear(
     };
     let is_async = request.tracking.is_async;
     let stored = store(
-        file,
+        (file, request.speech.map(speech_rule)),
         (&encoder, endpoint.sources()),
         Encoding {
             model: request.model.clone(),
@@ -140,14 +142,7 @@ async fn hear(
     let ResultPart::Transcript(transcript) = found.result else {
         return Err(unexpected());
     };
-    let finished = FinishedTranscript {
-        transcript: *transcript,
-        seconds: stored.seconds,
-        is_translated: request.is_translated,
-        has_segments: request.has_segments,
-        has_words: request.has_words,
-    };
-    let text = finished.render(request.form);
+    let text = document(&request, &stored).render(*transcript);
     let room = endpoint.memory().room_to_tell();
     let mut response = answer(room, Some(found.job), text).await?;
     if request.form != TranscriptForm::Json {
@@ -167,15 +162,8 @@ async fn later(
     let model = endpoint
         .model_of(Some(&request.model), Kind::Transcription)
         .await?;
-    let document = TranscriptDocument {
-        form: request.form,
-        millis: (stored.seconds * 1000.0).round() as u64,
-        is_translated: request.is_translated,
-        has_segments: request.has_segments,
-        has_words: request.has_words,
-    };
     let notes = MediaNotes {
-        document: Some(document),
+        document: Some(document(&request, &stored)),
         ..MediaNotes::default()
     };
     let order = MediaOrder {
@@ -186,17 +174,42 @@ async fn later(
     endpoint.accept(order, &request, room).await
 }
 
-/// Decodes and stores an audio file. Before decoding, checks the model and the permission, and holds the price of the
+fn document(request: &HearingRequest, stored: &SourceSound) -> TranscriptDocument {
+    let millis = |seconds: f64| (seconds * 1000.0).round() as u64;
+    TranscriptDocument {
+        form: request.form,
+        millis: millis(stored.whole_seconds),
+        is_translated: request.is_translated,
+        has_segments: request.has_segments,
+        has_words: request.has_words,
+        speech: stored.speech.clone().map(|spans| KeptSpeech {
+            spans,
+            millis: millis(stored.seconds),
+        }),
+    }
+}
+
+fn speech_rule(settings: SpeechSettings) -> SpeechRule {
+    SpeechRule {
+        threshold: settings.threshold as f32,
+        silence_millis: settings.silence_millis,
+        padding_millis: settings.padding_millis,
+    }
+}
+
+/// Decodes and stores an audio file, or its speech. Before decoding, checks the model and the permission, and holds the price of the
 /// shortest audio that the file can contain.
 pub async fn store(
-    file: Bytes,
+    (file, speech): (Bytes, Option<SpeechRule>),
     (encoder, sources): (&Encoder, &Sources),
     encoding: Encoding,
     may_wait: bool,
 ) -> Result<SourceSound, ApiError> {
     let held = encoder.reserve(&encoding, may_wait).await?;
     let key = Key::new(Area::Sources, RequestId::random().0, 0, MediaType::Flac);
-    let taken = sources.take_sound(encoder.sender(), file, key).await;
+    let taken = sources
+        .take_sound(encoder.sender(), file, key, speech)
+        .await;
     // The length is known now; its price is held next.
     held.release().await;
     taken.map_err(|error| match error {
@@ -291,7 +304,10 @@ impl HearingRelay {
                 Ok(EncodePart::End(_)) => {
                     self.running = None;
                     self.is_over = true;
-                    let text = self.sent.text();
+                    let text = match &self.heard.speech {
+                        Some(spans) if spans.is_empty() => String::new(),
+                        _ => self.sent.text(),
+                    };
                     return Some(event(&done(&text, self.heard.seconds)));
                 }
                 Err(error) => return Some(self.failed(&error)),
@@ -306,6 +322,9 @@ impl HearingRelay {
 
     /// The unsent text of the part.
     fn take(&mut self, mut part: Transcript) -> Option<String> {
+        if self.heard.speech.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
         let until = self.sent.segments.last().map_or(0.0, |segment| segment.end);
         part.segments
             .retain(|segment: &TranscriptSegment| segment.end > until);

@@ -14,6 +14,7 @@ use muster_protocol::job::{
 };
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
+use muster_protocol::openai::hearing::speech::KeptSpeech;
 use muster_protocol::openai::images::LARGEST_SEED;
 
 /// Lifetime from acceptance, and again from every job taken or submitted.
@@ -219,7 +220,7 @@ impl MediaWork {
             "image_type": notes.image_type.map(MediaType::extension),
             "client_ref": notes.client_ref.as_deref(),
             "progress_token": notes.progress_token.as_deref(),
-            "document": notes.document.map(stored_document),
+            "document": notes.document.as_ref().map(stored_document),
         })
     }
 
@@ -267,13 +268,17 @@ impl MediaWork {
 }
 
 const MEDIA: &str = "media";
-fn stored_document(document: TranscriptDocument) -> Value {
+fn stored_document(document: &TranscriptDocument) -> Value {
     json!({
         "form": document.form.name(),
         "millis": document.millis,
         "translated": document.is_translated,
         "segments": document.has_segments,
         "words": document.has_words,
+        "speech": document.speech.as_ref().map(|speech| json!({
+            "spans": speech.spans,
+            "millis": speech.millis,
+        })),
     })
 }
 
@@ -284,6 +289,14 @@ fn read_document(stored: &Value) -> Option<TranscriptDocument> {
         is_translated: stored["translated"] == true,
         has_segments: stored["segments"] == true,
         has_words: stored["words"] == true,
+        speech: read_speech(&stored["speech"]),
+    })
+}
+
+fn read_speech(stored: &Value) -> Option<KeptSpeech> {
+    Some(KeptSpeech {
+        spans: serde_json::from_value(stored["spans"].clone()).ok()?,
+        millis: stored["millis"].as_u64()?,
     })
 }
 
@@ -296,6 +309,7 @@ mod tests {
         SourceImage, TranscriptionRequest,
     };
     use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
+    use muster_protocol::openai::hearing::speech::KeptSpeech;
 
     fn image(seed: Option<u64>) -> MediaWork {
         let image = ImageRequest {
@@ -335,6 +349,10 @@ mod tests {
                 form: TranscriptForm::Vtt,
                 millis: 2500,
                 has_words: true,
+                speech: Some(KeptSpeech {
+                    spans: vec![(100, 900)],
+                    millis: 800,
+                }),
                 ..TranscriptDocument::default()
             }),
             ..MediaNotes::default()

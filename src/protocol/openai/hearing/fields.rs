@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::reply::TranscriptForm;
+use super::speech::SpeechSettings;
 use super::{HearingDoor, HearingRequest, languages};
 use crate::openai::field::{Field, FieldRow};
 use crate::openai::form::FormBody;
@@ -18,15 +19,20 @@ use crate::openai::{Problem, Shape, Strictness, field};
 
 const LONGEST_NAME: usize = 128;
 const LONGEST_PROMPT: usize = 4096;
+const MOST_KEYWORDS: usize = 100;
 
 /// The request so far.
 #[derive(Default)]
 pub struct HearingDraft {
     model: Option<String>,
     language: Option<String>,
+    /// The one entry of `languages`.
+    likely_language: Option<String>,
+    keywords: Vec<String>,
     prompt: Option<String>,
     temperature: Option<f64>,
     beam_size: Option<u32>,
+    speech: Option<SpeechSettings>,
     file: Option<Bytes>,
     form: TranscriptForm,
     has_segments: bool,
@@ -93,6 +99,14 @@ const BEAM_SIZE: Field<HearingDraft> = field("beam_size", Shape::Integer(1..=5),
 });
 
 #[rustfmt::skip]
+const VAD_FILTER: Field<HearingDraft> = field("vad_filter", Shape::Flag, "Detect voice activity and skip the parts without speech, as faster-whisper does; times stay those of the whole sound. Not of OpenAI's API.", |draft, value| {
+    if value == true {
+        draft.speech.get_or_insert_default();
+    }
+    Ok(())
+});
+
+#[rustfmt::skip]
 const ASYNC: Field<HearingDraft> = field("async", Shape::Flag, media::ASYNC, |draft, value| draft.tracking.take_async(&value));
 
 #[rustfmt::skip]
@@ -106,18 +120,30 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
     FILE,
     MODEL,
     field("language", Shape::Text, "Language that is spoken, such as en; the model finds out if absent.", |draft, value| {
-        let given = text(value);
-        let code = languages::code(&given).ok_or_else(|| {
-            let message = format!("language must be a language such as en or de, found {given:?}");
-            Problem::invalid("language", message)
-        })?;
-        draft.language = Some(code.to_owned());
+        draft.language = Some(language("language", &text(value))?);
+        Ok(())
+    }),
+    field("languages", Shape::List, "At most one language, as language; several are refused, since models choose among all that they know.", |draft, value| {
+        let list = value.as_array().map_or(&[][..], Vec::as_slice);
+        match list {
+            [] => {}
+            [one] => draft.likely_language = Some(language("languages", one.as_str().unwrap_or_default())?),
+            several => {
+                let message = format!("languages must have one entry here, found {}: leave the field out, and the model finds the language", several.len());
+                return Err(Problem::unsupported("languages", message));
+            }
+        }
+        Ok(())
+    }),
+    field("keywords", Shape::List, "Words or names that may occur in the sound: they become the beginning of prompt.", |draft, value| {
+        draft.keywords = keywords(&value)?;
         Ok(())
     }),
     PROMPT,
     FORM,
     TEMPERATURE,
     BEAM_SIZE,
+    VAD_FILTER,
     field("timestamp_granularities", Shape::List, "word, segment or both: times in a reply of verbose_json; segment if absent.", |draft, value| {
         for one in value.as_array().into_iter().flatten() {
             match one.as_str() {
@@ -135,16 +161,16 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
         draft.is_streamed = value == true;
         Ok(())
     }),
-    field("chunking_strategy", Shape::Either(&[Shape::Word(&["auto"]), Shape::Object]), "Only auto: models cut a sound by themselves.", |_, value| {
-        match value.is_object() {
-            false => Ok(()),
-            true => Err(Problem::unsupported("chunking_strategy", "chunking_strategy must be \"auto\": other ways are not supported")),
+    field("chunking_strategy", Shape::Either(&[Shape::Word(&["auto"]), Shape::Object]), "auto: the model cuts the sound by itself. An object of type server_vad skips the parts without speech; it may have threshold, prefix_padding_ms, also kept after speech, and silence_duration_ms.", |draft, value| {
+        if value.is_object() {
+            draft.speech = Some(server_vad(&value)?);
         }
+        Ok(())
     }),
-    field("include", Shape::List, "Only an empty list: log probabilities of tokens are not returned.", |_, value| {
+    field("include", Shape::List, "Only an empty list: log probabilities of tokens are not returned; verbose_json has avg_logprob of each segment.", |_, value| {
         match value.as_array().is_none_or(Vec::is_empty) {
             true => Ok(()),
-            false => Err(Problem::unsupported("include", "include must be empty: log probabilities of tokens are not supported here")),
+            false => Err(Problem::unsupported("include", "include must be empty: log probabilities of tokens are not supported here; response_format verbose_json has avg_logprob of each segment")),
         }
     }),
     ASYNC,
@@ -154,7 +180,7 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
 
 #[rustfmt::skip]
 pub const TRANSLATED: &[Field<HearingDraft>] =
-    &[FILE, MODEL, PROMPT, FORM, TEMPERATURE, BEAM_SIZE, ASYNC, CLIENT_REF, PROGRESS_TOKEN];
+    &[FILE, MODEL, PROMPT, FORM, TEMPERATURE, BEAM_SIZE, VAD_FILTER, ASYNC, CLIENT_REF, PROGRESS_TOKEN];
 
 fn table(door: HearingDoor) -> &'static [Field<HearingDraft>] {
     match door {
@@ -196,6 +222,67 @@ pub fn of_form(door: HearingDoor, form: FormBody) -> Result<HearingRequest, Prob
         draft.file = Some(file.bytes);
     }
     draft.finish(door)
+}
+
+fn language(param: &'static str, given: &str) -> Result<String, Problem> {
+    let code = languages::code(given).map(str::to_owned);
+    code.ok_or_else(|| {
+        let message = format!("{param} must be a language such as en or de, found {given:?}");
+        Problem::invalid(param, message)
+    })
+}
+
+fn keywords(value: &Value) -> Result<Vec<String>, Problem> {
+    let list = value.as_array().into_iter().flatten();
+    let words: Option<Vec<String>> = list
+        .map(|word| Some(word.as_str()?.trim().to_owned()).filter(|word| !word.is_empty()))
+        .collect();
+    let words = words.filter(|words| words.len() <= MOST_KEYWORDS);
+    words.ok_or_else(|| {
+        let message = format!("keywords must be at most {MOST_KEYWORDS} words or names");
+        Problem::invalid("keywords", message)
+    })
+}
+
+/// OpenAI's settings of voice activity detection; those that are absent have the usual values.
+fn server_vad(value: &Value) -> Result<SpeechSettings, Problem> {
+    const PLACE: &str = "chunking_strategy";
+    const LONGEST_MILLIS: i64 = 60_000;
+    let entries = value.as_object().into_iter().flatten();
+    let mut settings = SpeechSettings::default();
+    if value["type"] != "server_vad" {
+        let param = format!("{PLACE}.type");
+        let message = format!("{param} must be \"server_vad\"");
+        return Err(Problem::invalid(param, message));
+    }
+    for (name, value) in entries {
+        let place = format!("{PLACE}.{name}");
+        let shape = match name.as_str() {
+            "type" => continue,
+            "threshold" => Shape::Number(0.0..=1.0),
+            "prefix_padding_ms" | "silence_duration_ms" => Shape::Integer(0..=LONGEST_MILLIS),
+            _ => {
+                let known = [
+                    "type",
+                    "threshold",
+                    "prefix_padding_ms",
+                    "silence_duration_ms",
+                ];
+                return Err(field::unknown(&format!("{PLACE}."), name, known));
+            }
+        };
+        if value.is_null() {
+            continue;
+        }
+        shape.check(&place, value)?;
+        let millis = number(value).unwrap_or_default();
+        match name.as_str() {
+            "threshold" => settings.threshold = value.as_f64().unwrap_or_default(),
+            "prefix_padding_ms" => settings.padding_millis = millis,
+            _ => settings.silence_millis = millis,
+        }
+    }
+    Ok(settings)
 }
 
 /// base64, or a data URL of it.
@@ -243,14 +330,25 @@ impl HearingDraft {
             return Err(Problem::invalid("beam_size", message));
         }
         self.tracking.check_for_later(!self.is_streamed, "stream")?;
+        let language = match (self.language, self.likely_language) {
+            (Some(language), Some(likely)) if language != likely => {
+                let message = format!("languages must be that of language, {language}, where both are set");
+                return Err(Problem::invalid("languages", message));
+            }
+            (language, likely) => language.or(likely),
+        };
+        let keywords = (!self.keywords.is_empty()).then(|| format!("{}.", self.keywords.join(", ")));
+        let prompt: Vec<String> = keywords.into_iter().chain(self.prompt).collect();
+        let prompt = Some(prompt.join(" ")).filter(|prompt| !prompt.is_empty());
         Ok(HearingRequest {
             model: Arc::from(model),
             file,
-            language: self.language,
+            language,
             is_translated: door == HearingDoor::Translate,
-            prompt: self.prompt,
+            prompt,
             temperature: self.temperature,
             beam_size: self.beam_size,
+            speech: self.speech,
             form: self.form,
             has_segments: self.has_segments || !self.has_words,
             has_words: self.has_words,

@@ -6,11 +6,13 @@
 //! | [`languages`] | codes and names of languages |
 //! | [`reply`] | a transcript in each form, and as events |
 //! | [`schema`] | request and reply as JSON Schema |
+//! | [`speech`] | voice activity detection: its settings, and times of the whole sound |
 
 mod fields;
 pub mod languages;
 pub mod reply;
 pub mod schema;
+pub mod speech;
 
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use serde_json::Value;
 pub use fields::rows;
 
 use self::reply::TranscriptForm;
+use self::speech::SpeechSettings;
 use super::Problem;
 use super::form::FormBody;
 use super::media::MediaTracking;
@@ -43,6 +46,8 @@ pub struct HearingRequest {
     pub prompt: Option<String>,
     pub temperature: Option<f64>,
     pub beam_size: Option<u32>,
+    /// Only speech is transcribed.
+    pub speech: Option<SpeechSettings>,
     pub form: TranscriptForm,
     pub has_segments: bool,
     pub has_words: bool,
@@ -71,6 +76,7 @@ impl HearingRequest {
 #[cfg(test)]
 mod tests {
     use super::reply::TranscriptForm;
+    use super::speech::SpeechSettings;
     use super::{FormBody, HearingRequest};
     use crate::openai::form::FormFile;
 
@@ -125,6 +131,48 @@ mod tests {
     }
 
     #[test]
+    fn keywords_join_the_prompt_and_one_language_is_the_language() {
+        let read = |texts: &[(&str, &str)]| {
+            let model = [("model", "w")];
+            HearingRequest::transcription(form(&[&model, texts].concat())).unwrap()
+        };
+        let words = [("keywords[]", "Muster"), ("keywords[]", " kudos ")];
+        assert_eq!(read(&words).prompt.as_deref(), Some("Muster, kudos."));
+        let both = [words[0], words[1], ("prompt", "A talk.")];
+        assert_eq!(
+            read(&both).prompt.as_deref(),
+            Some("Muster, kudos. A talk.")
+        );
+        let found = read(&[("languages[]", "de")]);
+        assert_eq!(found.language.as_deref(), Some("de"));
+        let found = read(&[("languages[]", "de"), ("language", "German")]);
+        assert_eq!(found.language.as_deref(), Some("de"));
+    }
+
+    #[test]
+    fn speech_alone_is_transcribed_where_either_field_says_so() {
+        let read = |name: &str, text: &str| {
+            let texts = [("model", "w"), (name, text)];
+            HearingRequest::transcription(form(&texts)).unwrap().speech
+        };
+        assert_eq!(read("vad_filter", "false"), None);
+        assert_eq!(read("chunking_strategy", "auto"), None);
+        assert_eq!(read("vad_filter", "true"), Some(SpeechSettings::default()));
+        let set = r#"{"type": "server_vad", "threshold": 0.3, "prefix_padding_ms": 200, "silence_duration_ms": 900}"#;
+        let expected = SpeechSettings {
+            threshold: 0.3,
+            silence_millis: 900,
+            padding_millis: 200,
+        };
+        assert_eq!(read("chunking_strategy", set), Some(expected));
+        let plain = r#"{"type": "server_vad"}"#;
+        assert_eq!(
+            read("chunking_strategy", plain),
+            Some(SpeechSettings::default())
+        );
+    }
+
+    #[test]
     fn wrong_fields_are_refused_by_their_names() {
         let check = |texts: &[(&str, &str)], name: &str| {
             let model = [("model", "w")];
@@ -139,6 +187,20 @@ mod tests {
             "timestamp_granularities",
         );
         check(&[("include[]", "logprobs")], "include");
+        check(&[("languages[]", "en"), ("languages[]", "de")], "languages");
+        check(&[("languages[]", "klingon")], "languages");
+        check(&[("languages[]", "de"), ("language", "en")], "languages");
+        check(&[("keywords[]", "  ")], "keywords");
+        check(&[("known_speaker_names[]", "Ann")], "known_speaker_names");
+        check(&[("chunking_strategy", "{}")], "chunking_strategy.type");
+        check(
+            &[("chunking_strategy", r#"{"type": "server_vad", "threshold": 2}"#)],
+            "chunking_strategy.threshold",
+        );
+        check(
+            &[("chunking_strategy", r#"{"type": "server_vad", "speed": 2}"#)],
+            "chunking_strategy.speed",
+        );
         check(
             &[("stream", "true"), ("response_format", "srt")],
             "response_format",

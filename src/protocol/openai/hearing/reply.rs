@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::languages;
+use super::speech::KeptSpeech;
 use crate::job::{Transcript, TranscriptSegment, TranscriptWord};
 
 /// The form of a reply.
@@ -47,7 +48,7 @@ impl TranscriptForm {
 }
 
 /// The requested form of a transcript.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TranscriptDocument {
     pub form: TranscriptForm,
     /// Length of the audio.
@@ -56,6 +57,8 @@ pub struct TranscriptDocument {
     pub is_translated: bool,
     pub has_segments: bool,
     pub has_words: bool,
+    /// Where only speech was transcribed.
+    pub speech: Option<KeptSpeech>,
 }
 
 /// A transcript that is complete.
@@ -68,13 +71,20 @@ pub struct FinishedTranscript {
     pub is_translated: bool,
     pub has_segments: bool,
     pub has_words: bool,
+    /// Length of the transcribed audio, which is shorter where only speech was transcribed.
+    pub heard_seconds: f64,
 }
 
 impl TranscriptDocument {
-    pub fn render(self, transcript: Transcript) -> String {
+    pub fn render(&self, transcript: Transcript) -> String {
+        let (transcript, heard) = match &self.speech {
+            Some(speech) => (speech.restored(transcript), speech.millis),
+            None => (transcript, self.millis),
+        };
         let finished = FinishedTranscript {
             transcript,
             seconds: self.millis as f64 / 1000.0,
+            heard_seconds: heard as f64 / 1000.0,
             is_translated: self.is_translated,
             has_segments: self.has_segments,
             has_words: self.has_words,
@@ -87,7 +97,8 @@ impl FinishedTranscript {
     pub fn render(&self, form: TranscriptForm) -> String {
         match form {
             TranscriptForm::Json => {
-                json!({"text": self.transcript.text(), "usage": usage(self.seconds)}).to_string()
+                let usage = usage(self.heard_seconds);
+                json!({"text": self.transcript.text(), "usage": usage}).to_string()
             }
             TranscriptForm::Text => format!("{}\n", self.transcript.text()),
             TranscriptForm::VerboseJson => self.verbose().to_string(),
@@ -117,7 +128,7 @@ impl FinishedTranscript {
             let words: Vec<Value> = words.map(word).collect();
             object.insert("words".into(), json!(words));
         }
-        object.insert("usage".into(), usage(self.seconds));
+        object.insert("usage".into(), usage(self.heard_seconds));
         Value::Object(object)
     }
 }
@@ -242,6 +253,7 @@ mod tests {
                 segments,
             },
             seconds: 3662.004,
+            heard_seconds: 3662.004,
             is_translated: false,
             has_segments: true,
             has_words: false,

@@ -141,7 +141,9 @@ async fn fetch(link: &str, transfers: &Transfers, reader: &Reader) -> Result<Pcm
     let bytes = transfers.fetch(link, MOST_BYTES).await;
     let bytes = bytes.map_err(|error| failed(format!("fetching the sound failed: {error}")))?;
     let limits = SoundLimits::seconds(MOST_SECONDS as f64);
-    let heard = reader.samples(bytes.into(), SAMPLE_RATE, limits).await;
+    let heard = reader
+        .samples(bytes.into(), SAMPLE_RATE, limits, None)
+        .await;
     let heard = heard.map_err(|error| match error {
         ReadError::Start(_) => failed(error.to_string()),
         ReadError::Refused(_) | ReadError::Ended(_) => {
