@@ -20,6 +20,8 @@ use crate::openai::{Problem, Shape, Strictness, field};
 const LONGEST_NAME: usize = 128;
 const LONGEST_PROMPT: usize = 4096;
 const MOST_KEYWORDS: usize = 100;
+const NO_SPEAKERS: &str = "Not supported: models here do not tell speakers apart.";
+const NOT_APART: &str = "models here do not tell speakers apart: leave the field out";
 
 /// The request so far.
 #[derive(Default)]
@@ -123,7 +125,7 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
         draft.language = Some(language("language", &text(value))?);
         Ok(())
     }),
-    field("languages", Shape::List, "At most one language, as language; several are refused, since models choose among all that they know.", |draft, value| {
+    field("languages", Shape::List, "Only one language, as language: models choose among all that they know where it is absent, and several are refused.", |draft, value| {
         let list = value.as_array().map_or(&[][..], Vec::as_slice);
         match list {
             [] => {}
@@ -173,6 +175,8 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
             false => Err(Problem::unsupported("include", "include must be empty: log probabilities of tokens are not supported here; response_format verbose_json has avg_logprob of each segment")),
         }
     }),
+    field("known_speaker_names", Shape::List, NO_SPEAKERS, |_, _| Err(Problem::unsupported("known_speaker_names", NOT_APART))),
+    field("known_speaker_references", Shape::List, NO_SPEAKERS, |_, _| Err(Problem::unsupported("known_speaker_references", NOT_APART))),
     ASYNC,
     CLIENT_REF,
     PROGRESS_TOKEN,
@@ -340,6 +344,10 @@ impl HearingDraft {
         let keywords = (!self.keywords.is_empty()).then(|| format!("{}.", self.keywords.join(", ")));
         let prompt: Vec<String> = keywords.into_iter().chain(self.prompt).collect();
         let prompt = Some(prompt.join(" ")).filter(|prompt| !prompt.is_empty());
+        if prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > LONGEST_PROMPT) {
+            let message = format!("keywords and prompt together must have at most {LONGEST_PROMPT} characters");
+            return Err(Problem::invalid("keywords", message));
+        }
         Ok(HearingRequest {
             model: Arc::from(model),
             file,
