@@ -1,6 +1,6 @@
 //! The state of request handlers. Each handler extracts the parts that it uses.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,7 @@ use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
 use muster_process::tasks::Tasks;
+use muster_protocol::job::KnownWords;
 use muster_protocol::openai::chat::IgnoredFields;
 
 #[derive(Debug, Clone)]
@@ -125,6 +126,8 @@ pub struct DoorSettings {
     pub requests_per_minute: Option<u32>,
     /// Existing models, online or not, and their names.
     pub names: Names,
+    /// Words of small models by id: others are named to their clients.
+    pub known_words: HashMap<String, KnownWords>,
     /// Sizes of models by id, which `auto` compares.
     pub sizes: Prices,
     /// Prices of models in money.
@@ -218,6 +221,7 @@ impl Default for DoorSettings {
             largest_request: 64 << 20,
             requests_per_minute: None,
             names: Names::default(),
+            known_words: HashMap::new(),
             sizes: Prices::default(),
             price_book: PriceBook::default(),
             charging: Charging::Off,

@@ -200,6 +200,23 @@ fn transcribe_skips_silence_and_keeps_times_of_the_whole_sound() {
 }
 
 #[test]
+fn generate_names_the_words_that_a_small_model_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let speak = |text: &str| {
+        worker(&["generate", "demo-speech", text, "-o", "a.wav", "--seed", "1"])
+            .inside(folder.path())
+            .run()
+    };
+    let run = speak("hello banana");
+    let remark = "demo-speech does not know these words: banana. It knows: 0, 1,";
+    assert!(run.stderr.contains(remark), "{run:?}");
+    run.ok();
+    let run = speak("Hello, world!");
+    assert!(!run.stderr.contains("does not know"), "{run:?}");
+    run.ok();
+}
+
+#[test]
 fn generate_draws_into_files_and_a_seed_repeats() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -21,7 +21,8 @@ use muster::link::{Dial, Permissions};
 use muster::media::image::description;
 use muster::media::sound;
 use muster::protocol::job::{
-    self, Event, FinishReason, Kudos, ResultPart, TextInput, Transcript, TranscriptSegment,
+    self, Event, FinishReason, KnownWords, Kudos, ResultPart, TextInput, Transcript,
+    TranscriptSegment,
 };
 use muster::protocol::legacy::image::reference::{family, knows};
 use muster::protocol::link::ModelLimits;
@@ -1256,6 +1257,40 @@ fn check_tone(samples: &[u8]) {
     let levels = pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs());
     let loudest = levels.max().unwrap();
     assert!((16_300..16_400).contains(&loudest), "{loudest}");
+}
+
+#[tokio::test]
+async fn words_that_a_small_model_does_not_know_are_named() {
+    let words = KnownWords::of("a cat hello there");
+    let known_words = [MODEL, "speaks", "plays"].map(|model| (model.to_owned(), words.clone()));
+    let app = App::listening(DoorSettings {
+        known_words: known_words.into(),
+        ..DoorSettings::default()
+    })
+    .await;
+    let _drawer = studio(&app, "drawer", SamplePipeline::default()).await;
+    let _speaker = speaker(&app, SamplePipeline::default()).await;
+    let _player = player(&app, SamplePipeline::default()).await;
+    let unknown = |answer: &Answer| answer.header("x-unknown-words").map(str::to_owned);
+
+    let known = generate(&app, json!({})).await;
+    assert_eq!((known.status, unknown(&known)), (StatusCode::OK, None));
+    let prompt = json!({"prompt": "A große cat, a dragon"});
+    let drawn = generate(&app, prompt).await;
+    assert_eq!(unknown(&drawn).as_deref(), Some("gro%C3%9Fe, dragon"));
+    assert_eq!(unknown(&say(&app, json!({})).await), None);
+    let spoken = say(&app, json!({"input": "Hello you"})).await;
+    assert_eq!(unknown(&spoken).as_deref(), Some("you"));
+    let song = json!({"model": "plays", "prompt": "a waltz", "seconds": 1, "async": true});
+    let bearer = format!("Bearer {}", app.key);
+    let headers = [("authorization", bearer.as_str())];
+    let body = Body::from(song.to_string());
+    let path = "/v1/audio/generations";
+    let played = app.send(request(Method::POST, path, &headers, body)).await;
+    assert_eq!(played.status, StatusCode::ACCEPTED);
+    assert_eq!(unknown(&played).as_deref(), Some("waltz"));
+    let entry = app.get("/v1/models/speaks").await.json().await;
+    assert_eq!(entry["known_words"], json!(["a", "cat", "hello", "there"]));
 }
 
 #[tokio::test]

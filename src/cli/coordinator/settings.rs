@@ -1,5 +1,6 @@
 //! From the configuration to the settings of a coordinator.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::coordinator::rigs::Quotas;
 use crate::coordinator::state::{Development, DoorSettings};
 use crate::coordinator::storage::Location;
 use crate::coordinator::{ClusterSettings, Settings, TlsFiles, dispatch, kudos};
-use crate::protocol::job::Kudos;
+use crate::protocol::job::{KnownWords, Kudos};
 use crate::protocol::openai::chat::IgnoredFields;
 use crate::reader::Reader;
 
@@ -76,6 +77,7 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             chat_audio_model: serve.chat_audio_model.clone(),
             scrub_secrets: serve.scrub_secrets,
             names: names(&catalog, config),
+            known_words: known_words(&catalog),
             sizes: prices(&catalog),
             price_book: price_book(config),
             charging: charging(serve),
@@ -178,6 +180,15 @@ fn names(catalog: &Catalog, config: &Config) -> Names {
     let aliases = config.aliases.iter();
     let aliases = aliases.map(|alias| (alias.name.as_str(), alias.model.as_str()));
     Names::of(names).with_aliases(aliases)
+}
+
+/// Words of small models.
+fn known_words(catalog: &Catalog) -> HashMap<String, KnownWords> {
+    let entries = catalog.entries().iter();
+    let small = entries.filter(|entry| !entry.known_words.is_empty());
+    small
+        .map(|entry| (entry.id.clone(), entry.known_words.clone()))
+        .collect()
 }
 
 /// The price of a text depends on its model's size; that of an image on the image.

@@ -19,6 +19,7 @@ use crate::config::{Config, Flag};
 use crate::daemon::locate::{Located, LocatedSource};
 use crate::daemon::media::MediaSource;
 use crate::networks::weights::Quantize;
+use crate::protocol::job::KnownWords;
 use crate::runtime::{
     CacheScope, Chat, ModelInfo, Prompt, Runtime, Sampling, StopRules, TextRequest,
 };
@@ -89,6 +90,9 @@ pub struct Args {
     speech: SpeechArgs,
     #[command(flatten)]
     music: MusicArgs,
+    /// Words of the model, from the catalog.
+    #[arg(skip)]
+    known_words: KnownWords,
 }
 
 /// How the next token is chosen; the default of each option is the model's recommendation.
@@ -147,12 +151,15 @@ enum QuantizeChoice {
     Q4K,
 }
 
-pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
     root.start_log()?;
     let config = root.load_with(args.flags())?.config;
     threads::settle(&config)?;
     let place = Place::open(&config)?;
     let mut located = place.locate(&args.model)?;
+    let entry = place.catalog.find_with_quantization(&located.name);
+    let known_words = entry.map(|(entry, _)| entry.known_words.clone());
+    args.known_words = known_words.unwrap_or_default();
     let quantize = args.quantize.map(Quantize::from);
     match &mut located.source {
         LocatedSource::Text(source) => source.quantize = quantize,
@@ -175,7 +182,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             .refuse_for_others(&format!("{name} makes videos"))?;
         args.music
             .refuse_for_others(&format!("{name} makes videos"))?;
-        let prompt = prompt::read(args.prompt.as_deref())?;
+        let prompt = args.prompt_of_words(&name, root)?;
         let task = video::VideoTask::new(&args, &source, prompt)?;
         return load::block_on(task.make(&config, located, root));
     }
@@ -186,7 +193,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         args.video.refuse_for(&reason)?;
         args.speech.refuse_for_others(&reason)?;
         args.music.refuse_for_others(&reason)?;
-        let prompt = prompt::read(args.prompt.as_deref())?;
+        let prompt = args.prompt_of_words(&located.name, root)?;
         let drawing = image::Drawing::new(&args, &source, prompt)?;
         return load::block_on(drawing.make(&config, located, root));
     }
@@ -236,7 +243,7 @@ impl Args {
         self.image.refuse_for_speech(&reason)?;
         self.video.refuse_for(&reason)?;
         self.music.refuse_for_others(&reason)?;
-        let prompt = prompt::read(self.prompt.as_deref())?;
+        let prompt = self.prompt_of_words(&located.name, root)?;
         let speaking = Speaking::new(self, self.image.output.as_deref(), prompt)?;
         load::block_on(speaking.make(config, located, root))
     }
@@ -247,9 +254,20 @@ impl Args {
         self.image.refuse_for_music(&reason)?;
         self.video.refuse_for_music(&reason)?;
         self.speech.refuse_for_others(&reason)?;
-        let prompt = prompt::read(self.prompt.as_deref())?;
+        let prompt = self.prompt_of_words(&located.name, root)?;
         let task = MusicTask::new(self, prompt)?;
         load::block_on(task.make(config, located, root))
+    }
+
+    /// The prompt. Words that a small model does not know are named on standard error.
+    fn prompt_of_words(&self, model: &str, root: &Root) -> Result<String, Failure> {
+        let prompt = prompt::read(self.prompt.as_deref())?;
+        if !root.quiet
+            && let Some(remark) = self.known_words.remark(model, &prompt)
+        {
+            output::aside(remark);
+        }
+        Ok(prompt)
     }
 
     /// Names a setting that models of images, videos, speech and music do not have.

@@ -42,7 +42,7 @@ pub struct Arrival {
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "x-request-id, request-id, x-job-id, x-should-retry, x-ignored-fields, x-skipped-characters, x-voice, idempotent-replayed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
+    "x-request-id, request-id, x-job-id, x-should-retry, x-ignored-fields, x-skipped-characters, x-unknown-words, x-voice, idempotent-replayed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
      x-ratelimit-reset-requests, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, horde-node",
 );
 /// `*` does not cover this header.

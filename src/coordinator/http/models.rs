@@ -101,7 +101,10 @@ pub async fn show(
         let online: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
         unknown(&name, &online, &known)
     })?;
-    let entry = entry(model, &settings.name, &known);
+    let mut entry = entry(model, &settings.name, &known);
+    if let Some(words) = settings.known_words.get(&*model.name) {
+        entry["known_words"] = words.iter().collect();
+    }
     Ok(written(entry, model.capabilities))
 }
 

@@ -12,6 +12,7 @@ mod failure;
 mod ids;
 mod keep_alive;
 mod kinds;
+mod known_words;
 mod legacy;
 mod needs;
 mod price;
@@ -42,6 +43,7 @@ pub use kinds::{
     UsualVideo, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
 };
 pub(crate) use kinds::{MediaJson, ValuesJson};
+pub use known_words::KnownWords;
 pub use legacy::LegacySampling;
 pub use needs::{
     Formats, ImageNeeds, InterrogationNeeds, Kinds, MusicNeeds, Needs, Reach, SoundNeeds,

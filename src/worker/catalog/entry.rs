@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::kinds::{Facts, MINIMUM_CONTEXT, WORKSPACE_BYTES};
 use super::{Component, Embedded};
 use crate::hub;
-use muster_protocol::job::Kind;
+use muster_protocol::job::{Kind, KnownWords};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -17,6 +17,8 @@ pub struct Entry {
     pub licence: String,
     pub facts: Facts,
     pub default_quantization: String,
+    /// The words of a small model; empty for models that read any text.
+    pub known_words: KnownWords,
     /// Sources of the weights, by quantization.
     pub sources: BTreeMap<String, Source>,
     /// Components with files in other sources, by the model's folder that they replace.

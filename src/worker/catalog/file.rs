@@ -13,6 +13,7 @@ use super::{
     kinds::{StatedDefaults, StatedFacts, kind_named, rules},
 };
 use crate::hub;
+use muster_protocol::job::KnownWords;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +30,9 @@ struct EntryToml {
     /// For media models.
     parameters: Option<u64>,
     default_quantization: String,
+    /// For small models that know few words.
+    #[serde(default)]
+    known_words: String,
     names: NamesToml,
     #[serde(default)]
     defaults: StatedDefaults,
@@ -121,6 +125,7 @@ pub fn read(text: &str, folder: Option<&Path>) -> Result<Entry, String> {
         description: raw.description,
         licence: raw.licence,
         default_quantization: raw.default_quantization,
+        known_words: KnownWords::of(&raw.known_words),
         names: Names {
             v1: raw.names.v1,
             legacy: raw.names.legacy,

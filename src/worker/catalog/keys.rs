@@ -9,6 +9,7 @@ pub const ENTRY: &[&str] = &[
     "context",
     "parameters",
     "default_quantization",
+    "known_words",
     "names",
     "shape",
     "defaults",

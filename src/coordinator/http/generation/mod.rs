@@ -7,6 +7,7 @@
 //! | `gathering` | the events of all jobs, until each has its output |
 //! | [`results`] | outputs of a request that was served later |
 //! | `delivery` | a stored output as the client wants it |
+//! | `unknown_words` | the header with words that a small model does not know |
 //! | `refused` | a refusal of the queue or of the filters as an error for the client |
 //!
 //! A route reads its body, has the model chosen and the prompt examined, and queues one job for each output. A client
@@ -18,9 +19,11 @@ mod gathering;
 mod refused;
 pub mod results;
 mod sources;
+mod unknown_words;
 
 pub use delivery::{MediaDelivery, ResultStore};
 pub use endpoint::{MediaEndpoint, MediaOrder, MediaParts, read_body, with_job_ids};
 pub use gathering::{Gathering, MadeMedia, MediaEvent};
 pub use refused::{RefusedFields, blocked};
 pub use sources::refused_source;
+pub use unknown_words::UNKNOWN_WORDS;

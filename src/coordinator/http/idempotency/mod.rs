@@ -35,6 +35,7 @@ use super::auth::Admitted;
 use super::body::{self, Whole};
 use super::digest::{DigestHead, DigestSlot};
 use super::entrance::JOB_ID;
+use super::generation::UNKNOWN_WORDS;
 use super::openai::speech::{SKIPPED_CHARACTERS, VOICE};
 use super::reply::Told;
 use super::room::Memory;
@@ -55,11 +56,12 @@ const MAX_KEY: usize = 255;
 /// Longer replies are not stored.
 const MAX_REPLY_BYTES: usize = 1 << 20;
 /// Headers of a reply that are part of it.
-const KEPT_HEADERS: [HeaderName; 5] = [
+const KEPT_HEADERS: [HeaderName; 6] = [
     CONTENT_TYPE,
     JOB_ID,
     IGNORED_FIELDS,
     SKIPPED_CHARACTERS,
+    UNKNOWN_WORDS,
     VOICE,
 ];
 

@@ -39,8 +39,11 @@ pub async fn generate(
         tracking: std::mem::take(&mut request.tracking),
         sources: None,
     };
+    let unknown = endpoint.unknown_words(&model, &request.music.prompt);
     if order.tracking.is_async {
-        return endpoint.accept(order, &request, room).await;
+        let mut accepted = endpoint.accept(order, &request, room).await?;
+        unknown.list(&mut accepted);
+        return Ok(accepted);
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
@@ -52,7 +55,9 @@ pub async fn generate(
     let render = |sounds: &[_], grid: &_| media::reply(created, sounds, grid);
     let answer = endpoint.reply(gathering, delivery, render).await;
     drop(room);
-    Ok(with_job_ids(answer, ids))
+    let mut response = with_job_ids(answer, ids);
+    unknown.list(&mut response);
+    Ok(response)
 }
 
 /// Moderates prompt and lyrics; refuses them rather than rewriting.

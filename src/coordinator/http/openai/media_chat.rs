@@ -94,6 +94,8 @@ pub async fn serve(
     };
     let mut response = with_job_ids(answer, ids);
     with_ignored(&mut response, &chat.ignored);
+    let unknown = endpoint.unknown_words(&chat.model, &chat.prompt);
+    unknown.list(&mut response);
     Ok(response)
 }
 

@@ -78,12 +78,14 @@ pub async fn speak(
     let skipped = skipped_header(&request.text).map(|skipped| (SKIPPED_CHARACTERS, skipped));
     let spoken = voice.as_deref().map(HeaderValue::try_from);
     let spoken = spoken.and_then(Result::ok).map(|voice| (VOICE, voice));
+    let unknown = endpoint.unknown_words(&request.model, &request.text);
     let ignored = request.ignored.clone();
     let mut response = answer(&endpoint, request, voice, room).await?;
     response
         .headers_mut()
         .extend(skipped.into_iter().chain(spoken));
     with_ignored(&mut response, &ignored);
+    unknown.list(&mut response);
     Ok(response)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
@@ -46,8 +46,11 @@ pub async fn generate(
     let read = |body| VideosRequest::read(body, VideoDoor::Generate);
     let (mut request, room) = read_body(whole, read).await?;
     let order = order_of(&endpoint, &mut request).await?;
+    let unknown = endpoint.unknown_words(order.work.model(), &request.video.prompt);
     if order.tracking.is_async {
-        return endpoint.accept(order, &request, room).await;
+        let mut accepted = endpoint.accept(order, &request, room).await?;
+        unknown.list(&mut accepted);
+        return Ok(accepted);
     }
     let gathering = endpoint.queue(order, &request).await?;
     let ids = gathering.job_ids();
@@ -59,7 +62,9 @@ pub async fn generate(
     let render = |videos: &[_], grid: &_| media::reply(created, videos, grid);
     let answer = endpoint.reply(gathering, delivery, render).await;
     drop(room);
-    Ok(with_job_ids(answer, ids))
+    let mut response = with_job_ids(answer, ids);
+    unknown.list(&mut response);
+    Ok(response)
 }
 
 /// `POST /v1/videos`
@@ -67,14 +72,17 @@ pub async fn create(
     endpoint: Result<MediaEndpoint, ApiError>,
     headers: HeaderMap,
     whole: Result<MediaWhole, ApiError>,
-) -> Result<Reply, ApiError> {
+) -> Result<Response, ApiError> {
     let (MediaWhole(whole), endpoint) = (whole?, endpoint?);
     let of_json = |body| VideosRequest::read(body, VideoDoor::Create);
     let of_form = |form| VideosRequest::read_form(form, VideoDoor::Create);
     let (mut request, room) = read_json_or_form(&headers, whole, of_json, of_form).await?;
     let order = order_of(&endpoint, &mut request).await?;
+    let unknown = endpoint.unknown_words(order.work.model(), &request.video.prompt);
     let accepted = endpoint.store(order, &request, room).await?;
-    Ok(Reply(object(&accepted).render()))
+    let mut response = Reply(object(&accepted).render()).into_response();
+    unknown.list(&mut response);
+    Ok(response)
 }
 
 /// Loads source images. Settings that the client leaves out get the defaults of the worker's model.

@@ -351,6 +351,7 @@ fn model() -> Value {
             "max_context_length": {"type": "integer", "description": "Tokens; of models that read texts."},
             "aliases": texts(),
             "parent": {"type": "string", "description": "The model that it is an adapter of."},
+            "known_words": {"type": "array", "items": text(), "description": "Words of a small model, which understands no others; in the entry of one model alone."},
             "upstream": {"type": "string", "description": "The program behind its workers that serves it, such as vllm or ollama, where it is not their own engine."},
             "limits": {
                 "type": "object",

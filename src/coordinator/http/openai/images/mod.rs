@@ -154,9 +154,11 @@ async fn serve(
     room: Room,
 ) -> Result<Response, ApiError> {
     let order = order_of(endpoint, &mut request).await?;
+    let unknown = endpoint.unknown_words(order.work.model(), &request.image.prompt);
     if order.tracking.is_async {
         let mut accepted = endpoint.accept(order, &request, room).await?;
         with_ignored(&mut accepted, &request.ignored);
+        unknown.list(&mut accepted);
         return Ok(accepted);
     }
     let gathering = endpoint.queue(order, &request).await?;
@@ -177,6 +179,7 @@ async fn serve(
     };
     let mut response = with_job_ids(answer, ids);
     with_ignored(&mut response, &request.ignored);
+    unknown.list(&mut response);
     Ok(response)
 }
 
