@@ -27,7 +27,9 @@ pub async fn show(
     let mut health = json!({
         "status": if problems.is_empty() { "ok" } else { "degraded" },
         "build_commit": option_env!("MUSTER_COMMIT"),
-        "redis": store.is_reachable(),
+        "database": store.is_reachable(),
+        // Other coordinators keep their state there; this one has none.
+        "redis": false,
         "workers_connected": overview.workers.len(),
         "models_available": models,
     });
@@ -74,6 +76,7 @@ pub async fn show_starting(State(condition): State<Condition>) -> Reply {
     Reply(json!({
         "status": "degraded",
         "build_commit": option_env!("MUSTER_COMMIT"),
+        "database": false,
         "redis": false,
         "workers_connected": 0,
         "models_available": [],

@@ -11,17 +11,16 @@ use super::tables::{body, reply};
 pub const UNLIMITED: i64 = -1;
 
 body! {
-    /// `PUT /v2/sharedkeys`, where missing fields have defaults, and `PATCH`, where they stay unchanged. The documented
-    /// upper limits were never enforced.
+    /// `PUT /v2/sharedkeys`, where missing fields have defaults, and `PATCH`, where they stay unchanged.
     pub struct SharedKeyInput {
         may {
-            kudos: i64 = whole(UNLIMITED..),
+            kudos: i64 = whole(UNLIMITED..=50_000_000),
             /// Days from now.
             expiry: i64 = whole(UNLIMITED..),
-            name: String = text(..),
-            max_image_pixels: i64 = whole(UNLIMITED..),
-            max_image_steps: i64 = whole(UNLIMITED..),
-            max_text_tokens: i64 = whole(UNLIMITED..),
+            name: String = text(3..=255),
+            max_image_pixels: i64 = whole(UNLIMITED..=4_194_304),
+            max_image_steps: i64 = whole(UNLIMITED..=500),
+            max_text_tokens: i64 = whole(UNLIMITED..=500),
         }
     }
 }
@@ -113,21 +112,22 @@ mod tests {
     use crate::job::UnixMillis;
     use crate::legacy::Body;
     use crate::legacy::date::Date;
-    use crate::legacy::schemas::{assert_fits, assert_reads_but};
+    use crate::legacy::schemas::{assert_fits, assert_reads};
 
     #[test]
-    fn keys_are_read_as_the_contract_says_but_for_limits_nobody_enforced() {
-        let limited = [
-            "kudos",
-            "name",
-            "max_image_pixels",
-            "max_image_steps",
-            "max_text_tokens",
-        ];
-        assert_reads_but::<SharedKeyInput>("SharedKeyInput", &limited);
-        let beyond = json!({"kudos": 60_000_000, "name": "x", "max_text_tokens": 4096});
-        assert!(SharedKeyInput::read(beyond).is_ok());
+    fn keys_are_read_within_the_bounds_of_the_contract() {
+        assert_reads::<SharedKeyInput>("SharedKeyInput");
+        let most = json!({
+            "kudos": 50_000_000, "name": "abc", "max_image_pixels": 4_194_304, "max_image_steps": 500,
+            "max_text_tokens": 500,
+        });
+        assert!(SharedKeyInput::read(most).is_ok());
         for wrong in [
+            json!({"kudos": 50_000_001}),
+            json!({"name": "ab"}),
+            json!({"max_image_pixels": 4_194_305}),
+            json!({"max_image_steps": 501}),
+            json!({"max_text_tokens": 501}),
             json!({"kudos": "5"}),
             json!({"kudos": null}),
             json!({"max_image_steps": -2}),

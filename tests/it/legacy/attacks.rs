@@ -109,9 +109,9 @@ fn bodies() -> Vec<(Method, &'static str, Value)> {
         (
             Method::PUT,
             "/api/v2/sharedkeys",
-            json!({"name": "k", "kudos": 5}),
+            json!({"name": "key", "kudos": 5}),
         ),
-        (Method::PATCH, "/api/v2/sharedkeys/x", json!({"name": "k"})),
+        (Method::PATCH, "/api/v2/sharedkeys/x", json!({"name": "key"})),
         (
             Method::PUT,
             "/api/v2/users/1",

@@ -310,7 +310,8 @@ fn health() -> Value {
         json!({
             "status": word(&["ok", "degraded"]),
             "build_commit": {"type": ["string", "null"]},
-            "redis": {"type": "boolean", "description": "Whether the database is reachable."},
+            "database": {"type": "boolean", "description": "Whether the database is reachable."},
+            "redis": {"type": "boolean", "description": "Always false: this coordinator uses no Redis."},
             "workers_connected": count(),
             "models_available": texts(),
             "problems": list(&reference("HealthProblem")),
@@ -318,6 +319,7 @@ fn health() -> Value {
         &[
             "status",
             "build_commit",
+            "database",
             "redis",
             "workers_connected",
             "models_available",

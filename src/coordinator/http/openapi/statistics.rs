@@ -101,7 +101,11 @@ fn network() -> Value {
         "generated_at": text(),
         "status": word(&["operational", "degraded"]),
         "build_commit": {"type": ["string", "null"]},
-        "core": all(json!({"api": flag(), "redis": about(flag(), "Whether the database is reachable.")})),
+        "core": all(json!({
+            "api": flag(),
+            "database": about(flag(), "Whether the database is reachable."),
+            "redis": about(flag(), "Always false: this coordinator uses no Redis."),
+        })),
         "capacity": capacity,
         "validators": {"type": "null"},
         "payouts": {"type": "null"},

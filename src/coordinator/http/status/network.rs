@@ -37,7 +37,7 @@ pub async fn show(
         "generated_at": rfc3339(wall_clock()),
         "status": if incidents.is_empty() { "operational" } else { "degraded" },
         "build_commit": option_env!("MUSTER_COMMIT"),
-        "core": {"api": true, "redis": store.is_reachable()},
+        "core": {"api": true, "database": store.is_reachable(), "redis": false},
         "capacity": {
             "workers_online": overview.workers.len(),
             "models_online": overview.models.len(),
