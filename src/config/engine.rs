@@ -38,7 +38,7 @@ settings! {
         adapters: Option<PathBuf>; unset "no adapters",
         /// Folder with textual inversions as .safetensors files, which prompts name as embedding:NAME without the ending. Set it to serve them.
         embeddings: Option<PathBuf>; unset "no textual inversions",
-        /// Folder of a safety checker, with config.json and model.safetensors as Stable Diffusion 1.5 has them in its folder safety_checker, which judges images for AI Horde servers on the CPU. Set it to serve images there.
+        /// Folder of a safety checker, with config.json and model.safetensors as Stable Diffusion 1.5 has them in its folder safety_checker, which judges images for AI Horde servers on the CPU; demo-safety is a small one of this program for trials. Set it to serve images there.
         safety_checker: Option<PathBuf>; unset "no images for AI Horde servers",
     }
 }

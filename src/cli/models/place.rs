@@ -12,6 +12,7 @@ use crate::{
     daemon::{
         fit::{self, Fit, Needs, Refusal, Room, Wishes},
         locate::Shelves,
+        safety::CheckerFiles,
         shares::Shares,
     },
     hardware::{self, Machine},
@@ -48,6 +49,11 @@ impl Place {
         let machine = hardware::probe();
         let (engine, has_cuda) = (&config.engine, cfg!(feature = "cuda"));
         let room = fit::room(&machine, engine.device, &config.owner, has_cuda).ok();
+        let checker = CheckerFiles::of(config).ok();
+        let room = room.map(|room| match &checker {
+            Some(files) => files.leave(room),
+            None => room,
+        });
         let device = room.as_ref().map_or(DeviceChoice::Cpu, |room| room.device);
         Ok(Self {
             wishes: Wishes::of(engine, device),

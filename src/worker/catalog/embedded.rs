@@ -64,6 +64,7 @@ static ALL: &[Embedded] = &[
         "vae/config.json",
         "vae/diffusion_pytorch_model.safetensors",
     ),
+    embedded!("demo-safety", "config.json", "model.safetensors"),
     embedded!(
         "demo-speech",
         "config.json",

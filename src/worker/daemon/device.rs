@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::adapters::adapters_of;
 use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, prefill_chunk, rooms};
-use super::locate::{Located, LocatedSource};
+use super::locate::{LocateError, Located, LocatedSource};
 use super::media::MediaSource;
+use super::safety::CheckerFiles;
 use super::shares::Shares;
 use tracing::warn;
 
@@ -16,7 +17,6 @@ use crate::hardware::Machine;
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
-use muster_engine::runtime::safety::SafetyChecker;
 use muster_engine::runtime::text::Isolation;
 use muster_engine::runtime::{
     CacheRoom, DeviceChoice, EngineLimits, Footprint, KvDtype, LoadError, ModelInfo, ModelSource,
@@ -89,8 +89,8 @@ impl Device {
         )?;
         let driver = machine.driver.as_ref().map(|driver| &*driver.version);
         keep_gpu_trials(&config.worker.data_dir, driver.unwrap_or("unknown"));
-        let safety = config.engine.safety_checker.as_deref();
-        let safety = safety.map(SafetyChecker::open).transpose()?;
+        let checker = CheckerFiles::of(config).map_err(LocateError::from)?;
+        let safety = checker.open()?;
         let (mut refusals, mut last) = (Vec::new(), None);
         let mut devices: Vec<Self> = Vec::new();
         for room in rooms {
@@ -100,7 +100,7 @@ impl Device {
                 break;
             }
             let place = room.place.clone();
-            match Self::open(room, config) {
+            match Self::open(checker.leave(room), config) {
                 Ok(mut device) => {
                     device.engines.safety = safety.clone();
                     devices.push(device);

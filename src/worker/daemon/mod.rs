@@ -13,6 +13,7 @@
 //! | `crew` | the loaded models and the worker that serves them |
 //! | `owner/` | pauses in favour of the machine's owner |
 //! | `residency` | models in memory |
+//! | `safety` | the configured safety checker |
 //! | `control` | commands of the owner to the running worker |
 //! | `page/` | the owner's page in a browser |
 //! | `state`, `report` | the worker's state for its owner |
@@ -58,6 +59,7 @@ mod posts;
 mod registration;
 pub mod report;
 mod residency;
+pub mod safety;
 mod served;
 pub mod shares;
 mod signals;
