@@ -74,6 +74,7 @@ mod layering;
 #[cfg(feature = "coordinator")]
 mod legacy;
 #[cfg(feature = "coordinator")]
+mod limits;
 mod link;
 #[cfg(feature = "coordinator")]
 mod media;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::dispatch::{self, Offering};
 use crate::names::Names;
 use muster_protocol::job::{
-    Capabilities, Formats, ImageNeeds, Kind, Kinds, MusicNeeds, Reach, SpeechNeeds, UsualVideo,
-    VideoNeeds,
+    Capabilities, Formats, ImageNeeds, Kind, Kinds, MOST_FRAMES, MusicNeeds, Reach, SpeechNeeds,
+    UsualVideo, VideoNeeds,
 };
 use muster_protocol::link::{
     self, Ability, Exclusion, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration,
@@ -292,7 +292,7 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
             .map(|((fps, frames), size)| UsualVideo {
                 size,
                 fps: fps.clamp(1, 60),
-                frames: frames.clamp(1, 240),
+                frames: frames.clamp(1, MOST_FRAMES),
             }),
         details: Arc::new(model.details.clone()),
         ..said

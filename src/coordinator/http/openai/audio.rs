@@ -17,6 +17,10 @@ use muster_protocol::openai::media;
 impl RefusedFields for AudioRequest {
     const KIND: Kind = Kind::Music;
     const OUTPUT: &'static str = "an audio";
+
+    fn special(&self) -> Option<&'static str> {
+        self.music.beyond_public()
+    }
 }
 
 pub async fn generate(

@@ -36,6 +36,10 @@ const LARGEST_PAGE: usize = 100;
 impl RefusedFields for VideosRequest {
     const KIND: Kind = Kind::Video;
     const OUTPUT: &'static str = "a video";
+
+    fn special(&self) -> Option<&'static str> {
+        self.video.beyond_public()
+    }
 }
 
 pub async fn generate(

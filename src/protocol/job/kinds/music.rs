@@ -66,6 +66,10 @@ pub enum SoundFormat {
     Mp3,
 }
 
+/// The longest music of public workers, and their most steps.
+const MOST_PUBLIC_SECONDS: f64 = 300.0;
+const MOST_PUBLIC_STEPS: u32 = 20;
+
 /// Speech has about 15 characters a second.
 pub fn spoken_millis(characters: u64) -> u64 {
     characters.saturating_mul(67)
@@ -84,6 +88,17 @@ impl MusicRequest {
             (false, true) => Needs::Speech(SpeechNeeds { characters }),
             (false, false) => Needs::Music(MusicNeeds { seconds }),
         }
+    }
+
+    /// The client's field with a value that public workers do not take. A speech ends with its text.
+    pub fn beyond_public(&self) -> Option<&'static str> {
+        if !self.is_speech && self.seconds > MOST_PUBLIC_SECONDS {
+            return Some("seconds");
+        }
+        let most = MOST_PUBLIC_STEPS;
+        self.steps
+            .is_some_and(|steps| steps > most)
+            .then_some("inference_steps")
     }
 
     pub fn millis(&self) -> u64 {
@@ -135,8 +150,10 @@ impl JobRequest for MusicRequest {
 
     fn limits(&self) -> Limits {
         // The protocol of public workers has no type of file but this one, and no word for a voice.
-        let is_public =
-            self.format == SoundFormat::Wav && self.voice.is_none() && self.speed.is_none();
+        let is_public = self.format == SoundFormat::Wav
+            && self.voice.is_none()
+            && self.speed.is_none()
+            && self.beyond_public().is_none();
         Limits {
             formats: match is_public {
                 true => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
@@ -178,7 +195,23 @@ impl JobRequest for MusicRequest {
 #[cfg(test)]
 mod tests {
     use super::MusicRequest;
-    use crate::job::{JobRequest, ModelDefaults};
+    use crate::job::{Formats, JobRequest, ModelDefaults};
+
+    #[test]
+    fn music_that_public_workers_do_not_make_is_named() {
+        let of = |seconds, steps, is_speech| MusicRequest {
+            seconds,
+            steps,
+            is_speech,
+            ..MusicRequest::default()
+        };
+        assert_eq!(of(300.0, Some(20), false).beyond_public(), None);
+        assert_eq!(of(301.0, None, false).beyond_public(), Some("seconds"));
+        assert_eq!(of(1000.0, None, true).beyond_public(), None);
+        let many = of(30.0, Some(21), false);
+        assert_eq!(many.beyond_public(), Some("inference_steps"));
+        assert!(!many.limits().formats.meets(Formats::OPENAI_CHAT));
+    }
 
     #[test]
     fn a_speech_is_paid_by_its_text_and_never_by_its_limit() {

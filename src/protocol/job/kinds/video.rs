@@ -1,5 +1,7 @@
 //! Video jobs: a file each. Settings that the client left out are `None`, or 0 for size, length and frame rate.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
@@ -63,7 +65,14 @@ impl Default for UsualVideo {
 
 /// The longest video that a client may ask for, in seconds and in frames. No default of a model exceeds either.
 pub const LONGEST_VIDEO: f64 = 10.0;
-pub const MOST_FRAMES: u32 = 240;
+pub const MOST_FRAMES: u32 = 257;
+
+/// The same at public workers, with their most steps.
+const MOST_PUBLIC_FRAMES: u32 = 240;
+const MOST_PUBLIC_STEPS: u32 = 80;
+/// Sides of their videos.
+const PUBLIC_SIDES: RangeInclusive<u32> = 256..=1536;
+const PUBLIC_SIDE_STEP: u32 = 64;
 
 impl VideoRequest {
     pub fn frames(&self) -> u32 {
@@ -94,6 +103,20 @@ impl VideoRequest {
             }
         };
         (size, seconds, fps)
+    }
+
+    /// The client's field with a value that public workers do not take.
+    pub fn beyond_public(&self) -> Option<&'static str> {
+        let is_usual = |side: u32| {
+            side == 0 || PUBLIC_SIDES.contains(&side) && side.is_multiple_of(PUBLIC_SIDE_STEP)
+        };
+        if !is_usual(self.width) || !is_usual(self.height) {
+            return Some("size");
+        }
+        if self.steps.is_some_and(|steps| steps > MOST_PUBLIC_STEPS) {
+            return Some("steps");
+        }
+        (self.frames() > MOST_PUBLIC_FRAMES).then_some("seconds")
     }
 
     pub fn needs(&self) -> Needs {
@@ -152,7 +175,10 @@ impl JobRequest for VideoRequest {
 
     fn limits(&self) -> Limits {
         Limits {
-            formats: Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+            formats: match self.beyond_public() {
+                None => Formats::NEUTRAL.with(Formats::OPENAI_CHAT),
+                Some(_) => Formats::NEUTRAL,
+            },
             needs: self.needs(),
             ..Limits::default()
         }
@@ -187,7 +213,38 @@ impl JobRequest for VideoRequest {
 mod tests {
     use super::{UsualVideo, VideoRequest};
     use crate::job::needs::{Reach, VideoNeeds};
-    use crate::job::{AccountId, Job, JobPrice, JobRequest, MicroUsd, ModelDefaults};
+    use crate::job::{AccountId, Formats, Job, JobPrice, JobRequest, MicroUsd, ModelDefaults};
+
+    #[test]
+    fn what_public_workers_do_not_make_is_named() {
+        let usual = VideoRequest {
+            width: 768,
+            height: 512,
+            seconds: 10.0,
+            fps: 24,
+            ..VideoRequest::default()
+        };
+        let check = |request: VideoRequest, field: Option<&str>| {
+            assert_eq!(request.beyond_public(), field, "{request:?}");
+            let is_public = request.limits().formats.meets(Formats::OPENAI_CHAT);
+            assert_eq!(is_public, field.is_none(), "{request:?}");
+        };
+        check(usual.clone(), None);
+        check(VideoRequest::default(), None);
+        let small = VideoRequest {
+            width: 64,
+            height: 64,
+            ..usual.clone()
+        };
+        check(small, Some("size"));
+        let many = VideoRequest {
+            steps: Some(81),
+            ..usual.clone()
+        };
+        check(many, Some("steps"));
+        let long = VideoRequest { fps: 25, ..usual };
+        check(long, Some("seconds"));
+    }
 
     fn small() -> ModelDefaults {
         ModelDefaults {

@@ -62,11 +62,11 @@ pub const FIELDS: &[Field<MusicDraft>] = &[
         draft.model = Some(bounded("model", value, LONGEST_NAME)?);
         Ok(())
     }),
-    field("seconds", Shape::Number(1.0..=300.0), "Length of the music; 30 if absent.", |draft, value| {
+    field("seconds", Shape::Number(1.0..=600.0), "Length of the music, up to 300 for public workers; 30 if absent.", |draft, value| {
         draft.seconds = value.as_f64();
         Ok(())
     }),
-    field("inference_steps", Shape::Integer(1..=20), "Denoising steps; if absent, as many as suit the model.", |draft, value| {
+    field("inference_steps", Shape::Integer(1..=100), "Denoising steps, up to 20 for public workers; if absent, as many as suit the model.", |draft, value| {
         draft.music.steps = number(&value);
         Ok(())
     }),

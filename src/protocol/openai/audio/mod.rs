@@ -92,7 +92,7 @@ mod tests {
         check(json!({"prompt": "a".repeat(2001)}), "prompt");
         check(json!({"lyrics": "a".repeat(20_001)}), "lyrics");
         check(json!({"seconds": 0.5}), "seconds");
-        check(json!({"seconds": 301}), "seconds");
+        check(json!({"seconds": 601}), "seconds");
         check(json!({"inference_steps": 0}), "inference_steps");
         check(json!({"bpm": 29}), "bpm");
         check(json!({"key_scale": "H major"}), "key_scale");

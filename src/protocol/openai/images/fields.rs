@@ -88,6 +88,9 @@ const SIDE_STEP: u32 = 16;
 /// Limits of public workers.
 const USUAL_LONGEST_SIDE: u32 = 1536;
 const USUAL_SIDE_STEP: u32 = 64;
+const MOST_USUAL_STEPS: u32 = 80;
+/// The shortest side of a video.
+const LEAST_VIDEO_SIDE: u32 = 64;
 /// Images of a request.
 const MOST_IMAGES: i64 = 10;
 /// As in OpenAI's API, in characters.
@@ -232,7 +235,7 @@ fn fields() -> Vec<Field<ImagesDraft>> { vec![
         draft.negative_prompt = Some(bounded("negative_prompt", value, LONGEST_PROMPT)?);
         Ok(())
     }),
-    field("steps", Shape::Integer(1..=80), "Denoising steps; if absent, as many as suit the model.", |draft, value| {
+    field("steps", Shape::Integer(1..=500), "Denoising steps, up to 80 for public workers on sockets; if absent, as many as suit the model.", |draft, value| {
         draft.steps = number(&value);
         Ok(())
     }),
@@ -405,6 +408,7 @@ impl ImagesDraft {
                 (self.inputs.mask.is_some(), "mask"),
                 (self.inputs.images.len() > 1, "image"),
                 (is_unusual, "size"),
+                (self.steps.is_some_and(|steps| steps > MOST_USUAL_STEPS), "steps"),
             ]),
             inputs: self.inputs,
             never_polled: names(&[(is_long_seed, "seed"), (is_unusual, "size")]),
@@ -440,21 +444,24 @@ fn check_inputs(
 #[derive(Debug, Clone, Copy)]
 pub struct SideRule {
     step: u32,
+    least: u32,
     most: u32,
 }
 
 impl SideRule {
     const IMAGE: Self = Self {
         step: SIDE_STEP,
+        least: LEAST_SIDE,
         most: LONGEST_SIDE,
     };
     pub const VIDEO: Self = Self {
-        step: USUAL_SIDE_STEP,
-        most: USUAL_LONGEST_SIDE,
+        step: SIDE_STEP,
+        least: LEAST_VIDEO_SIDE,
+        most: LONGEST_SIDE,
     };
 
     fn takes(self, side: u32) -> bool {
-        (LEAST_SIDE..=self.most).contains(&side) && side.is_multiple_of(self.step)
+        (self.least..=self.most).contains(&side) && side.is_multiple_of(self.step)
     }
 }
 
@@ -467,10 +474,10 @@ pub fn size(text: &str, rule: SideRule) -> Result<Option<(u32, u32)>, Problem> {
     let sides = text.split_once('x');
     let sides = sides.and_then(|(width, height)| Some((side(width)?, side(height)?)));
     sides.map(Some).ok_or_else(|| {
-        let SideRule { step, most } = rule;
+        let SideRule { step, least, most } = rule;
         let found = shortened(text);
         let message = format!(
-            "size must be auto or WIDTHxHEIGHT with multiples of {step} from {LEAST_SIDE} to {most}, found {found:?}"
+            "size must be auto or WIDTHxHEIGHT with multiples of {step} from {least} to {most}, found {found:?}"
         );
         Problem::invalid("size", message)
     })
@@ -484,8 +491,8 @@ fn side(name: &'static str, value: &Value) -> Result<u32, Problem> {
     };
     let rule = SideRule::IMAGE;
     given.filter(|side| rule.takes(*side)).ok_or_else(|| {
-        let SideRule { step, most } = rule;
-        let message = format!("{name} must be a multiple of {step} from {LEAST_SIDE} to {most}");
+        let SideRule { step, least, most } = rule;
+        let message = format!("{name} must be a multiple of {step} from {least} to {most}");
         Problem::invalid(name, message)
     })
 }

@@ -83,11 +83,11 @@ fn fields() -> Vec<Field<VideoDraft>> { vec![
         Ok(())
     }),
     field("n", Shape::Integer(1..=1), "Only 1: a request makes one video.", |_, _| Ok(())),
-    field("size", Shape::Text, "WIDTHxHEIGHT with multiples of 64 from 256 to 1536; if absent, the model's own size, or 768x512.", |draft, value| {
+    field("size", Shape::Text, "WIDTHxHEIGHT with multiples of 16 from 64 to 4096, of 64 from 256 to 1536 for public workers; if absent, the model's own size, or 768x512.", |draft, value| {
         draft.size = size(&text(value), SideRule::VIDEO)?;
         Ok(())
     }),
-    field("seconds", Shape::Either(&[Shape::Number(1.0..=10.0), Shape::Text]), "Length of the video, 1 to 10, as a number or a text of one; if absent, what suits the model, or 4. At most 240 frames.", |draft, value| {
+    field("seconds", Shape::Either(&[Shape::Number(1.0..=10.0), Shape::Text]), "Length of the video, 1 to 10, as a number or a text of one; if absent, what suits the model, or 4. At most 257 frames, 240 for public workers.", |draft, value| {
         draft.seconds = Some(seconds(&value)?);
         Ok(())
     }),
@@ -105,7 +105,7 @@ fn fields() -> Vec<Field<VideoDraft>> { vec![
         draft.video.negative_prompt = Some(bounded("negative_prompt", value, LONGEST_PROMPT)?);
         Ok(())
     }),
-    field("steps", Shape::Integer(1..=80), "Denoising steps; if absent, as many as suit the model.", |draft, value| {
+    field("steps", Shape::Integer(1..=500), "Denoising steps, up to 80 for public workers; if absent, as many as suit the model.", |draft, value| {
         draft.video.steps = number(&value);
         Ok(())
     }),
