@@ -75,6 +75,7 @@ mod layering;
 mod legacy;
 #[cfg(feature = "coordinator")]
 mod limits;
+#[cfg(feature = "coordinator")]
 mod link;
 #[cfg(feature = "coordinator")]
 mod media;
