@@ -191,21 +191,39 @@ fn transcribe_skips_silence_and_keeps_times_of_the_whole_sound() {
         let run = worker(&[&all, more].concat()).run();
         serde_json::from_str(&run.ok()).unwrap()
     };
-    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/models/demo-hearing/reference.wav");
+    let reference = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/models/demo-hearing/reference.wav"
+    );
     let (alone, within) = (hear(reference, &[]), hear(path, &["--vad"]));
     assert_eq!(within["text"], alone["text"]);
-    let start = |transcript: &serde_json::Value| transcript["segments"][0]["start"].as_f64().unwrap();
-    assert!((start(&within) - start(&alone) - 12.0).abs() < 0.7, "{within}");
-    assert!(within["usage"]["seconds"].as_u64().unwrap() <= 4, "{within}");
+    let start =
+        |transcript: &serde_json::Value| transcript["segments"][0]["start"].as_f64().unwrap();
+    assert!(
+        (start(&within) - start(&alone) - 12.0).abs() < 0.7,
+        "{within}"
+    );
+    assert!(
+        within["usage"]["seconds"].as_u64().unwrap() <= 4,
+        "{within}"
+    );
 }
 
 #[test]
 fn generate_names_the_words_that_a_small_model_does_not_know() {
     let folder = tempfile::tempdir().unwrap();
     let speak = |text: &str| {
-        worker(&["generate", "demo-speech", text, "-o", "a.wav", "--seed", "1"])
-            .inside(folder.path())
-            .run()
+        worker(&[
+            "generate",
+            "demo-speech",
+            text,
+            "-o",
+            "a.wav",
+            "--seed",
+            "1",
+        ])
+        .inside(folder.path())
+        .run()
     };
     let run = speak("hello banana");
     let remark = "demo-speech does not know these words: banana. It knows: 0, 1,";

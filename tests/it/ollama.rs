@@ -100,10 +100,7 @@ async fn what_only_ollama_can_do_is_said_to_be_missing_in_its_words() {
     let admin = app.account_with(Roles::ADMIN, Scopes::ALL).await;
     let bearer = format!("Bearer {admin}");
     let key = [("authorization", bearer.as_str())];
-    for (method, path) in [
-        (Method::POST, "/api/pull"),
-        (Method::DELETE, "/api/delete"),
-    ] {
+    for (method, path) in [(Method::POST, "/api/pull"), (Method::DELETE, "/api/delete")] {
         let body = Body::from(json!({"model": "a"}).to_string());
         let answer = app.send(request(method, path, &key, body)).await;
         assert_eq!(answer.status, StatusCode::NOT_IMPLEMENTED, "{path}");
@@ -122,14 +119,23 @@ async fn a_copy_is_a_second_name_of_a_model_until_it_is_deleted() {
     let user = format!("Bearer {}", app.key_for(Scopes::INFERENCE_SUBMIT).await);
     let bearer = format!("Bearer {admin}");
     let key = [("authorization", bearer.as_str())];
-    let body = |source: &str, destination: &str| json!({"source": source, "destination": destination});
+    let body =
+        |source: &str, destination: &str| json!({"source": source, "destination": destination});
     let copied = post(&app, "/api/copy", &key, &body("tiny:latest", "mine:latest")).await;
     assert_eq!(copied.status, StatusCode::OK);
     for (sent, status, word) in [
         (body("tiny", "tiny"), StatusCode::BAD_REQUEST, "tiny"),
         (body("nothing", "other"), StatusCode::NOT_FOUND, "nothing"),
-        (body("tiny", "my name"), StatusCode::BAD_REQUEST, "destination"),
-        (json!({"source": "tiny"}), StatusCode::BAD_REQUEST, "destination"),
+        (
+            body("tiny", "my name"),
+            StatusCode::BAD_REQUEST,
+            "destination",
+        ),
+        (
+            json!({"source": "tiny"}),
+            StatusCode::BAD_REQUEST,
+            "destination",
+        ),
     ] {
         let refused = post(&app, "/api/copy", &key, &sent).await;
         assert_eq!(refused.status, status, "{sent}");
@@ -153,7 +159,9 @@ async fn a_copy_is_a_second_name_of_a_model_until_it_is_deleted() {
     let names = async || {
         let tags = app.get("/api/tags").await.json().await;
         let models = tags["models"].as_array().unwrap().iter();
-        let names: Vec<_> = models.map(|model| model["name"].as_str().unwrap().to_owned()).collect();
+        let names: Vec<_> = models
+            .map(|model| model["name"].as_str().unwrap().to_owned())
+            .collect();
         names
     };
     assert_eq!(names().await, ["tiny", "mine"]);
@@ -162,7 +170,9 @@ async fn a_copy_is_a_second_name_of_a_model_until_it_is_deleted() {
     assert_eq!(shown["aliases"], json!(["mine"]));
     let delete = async |name: &str| {
         let body = Body::from(json!({"model": name}).to_string());
-        app.send(request(Method::DELETE, "/api/delete", &key, body)).await.status
+        app.send(request(Method::DELETE, "/api/delete", &key, body))
+            .await
+            .status
     };
     assert_eq!(delete("tiny").await, StatusCode::BAD_REQUEST);
     assert_eq!(delete("mine").await, StatusCode::OK);

@@ -133,8 +133,14 @@ fn answers_and_calls_keep_to_their_form() {
     for (fields, param) in [
         (json!({"guided_regex": "("}), "guided_regex"),
         (json!({"guided_grammar": lark}), "guided_grammar"),
-        (json!({"structured_outputs": {"grammar": lark}}), "structured_outputs"),
-        (json!({"guided_json": schema}), "guided_json.properties.a.pattern"),
+        (
+            json!({"structured_outputs": {"grammar": lark}}),
+            "structured_outputs",
+        ),
+        (
+            json!({"guided_json": schema}),
+            "guided_json.properties.a.pattern",
+        ),
     ] {
         let refused = refusal(&service, fields);
         assert_eq!(refused["type"], "invalid_request_error", "{refused}");

@@ -90,9 +90,7 @@ impl Sources {
         let millis = |samples: u64| samples * 1000 / u64::from(RATE);
         let speech = speech.map(|speech| {
             let spans = speech.spans.into_iter();
-            spans
-                .map(|(from, to)| (millis(from), millis(to)))
-                .collect()
+            spans.map(|(from, to)| (millis(from), millis(to))).collect()
         });
         let mut holding = self.holding();
         let bytes = sound.bytes.into();

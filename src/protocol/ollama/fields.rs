@@ -379,7 +379,10 @@ impl CopyRequest {
             Shape::Text.check(field, &body[field])?;
             let name = untagged(body[field].as_str().unwrap_or_default());
             match name.is_empty() {
-                true => Err(Problem::invalid(field, format!("{field} must not be empty"))),
+                true => Err(Problem::invalid(
+                    field,
+                    format!("{field} must not be empty"),
+                )),
                 false => Ok(name.to_owned()),
             }
         };

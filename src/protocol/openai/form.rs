@@ -38,7 +38,8 @@ impl FormBody {
                 let object = body.entry(name).or_insert_with(|| Map::new().into());
                 if let Value::Object(entries) = object {
                     let value = serde_json::from_str(text).ok();
-                    let value = value.filter(|value: &Value| value.is_number() || value.is_boolean());
+                    let value =
+                        value.filter(|value: &Value| value.is_number() || value.is_boolean());
                     entries.insert(key.into(), value.unwrap_or_else(|| text.as_str().into()));
                 }
                 continue;

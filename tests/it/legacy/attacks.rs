@@ -111,7 +111,11 @@ fn bodies() -> Vec<(Method, &'static str, Value)> {
             "/api/v2/sharedkeys",
             json!({"name": "key", "kudos": 5}),
         ),
-        (Method::PATCH, "/api/v2/sharedkeys/x", json!({"name": "key"})),
+        (
+            Method::PATCH,
+            "/api/v2/sharedkeys/x",
+            json!({"name": "key"}),
+        ),
         (
             Method::PUT,
             "/api/v2/users/1",

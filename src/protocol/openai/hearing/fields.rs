@@ -336,16 +336,23 @@ impl HearingDraft {
         self.tracking.check_for_later(!self.is_streamed, "stream")?;
         let language = match (self.language, self.likely_language) {
             (Some(language), Some(likely)) if language != likely => {
-                let message = format!("languages must be that of language, {language}, where both are set");
+                let message =
+                    format!("languages must be that of language, {language}, where both are set");
                 return Err(Problem::invalid("languages", message));
             }
             (language, likely) => language.or(likely),
         };
-        let keywords = (!self.keywords.is_empty()).then(|| format!("{}.", self.keywords.join(", ")));
+        let keywords =
+            (!self.keywords.is_empty()).then(|| format!("{}.", self.keywords.join(", ")));
         let prompt: Vec<String> = keywords.into_iter().chain(self.prompt).collect();
         let prompt = Some(prompt.join(" ")).filter(|prompt| !prompt.is_empty());
-        if prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > LONGEST_PROMPT) {
-            let message = format!("keywords and prompt together must have at most {LONGEST_PROMPT} characters");
+        if prompt
+            .as_ref()
+            .is_some_and(|prompt| prompt.chars().count() > LONGEST_PROMPT)
+        {
+            let message = format!(
+                "keywords and prompt together must have at most {LONGEST_PROMPT} characters"
+            );
             return Err(Problem::invalid("keywords", message));
         }
         Ok(HearingRequest {

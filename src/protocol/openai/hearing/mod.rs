@@ -194,7 +194,10 @@ mod tests {
         check(&[("known_speaker_names[]", "Ann")], "known_speaker_names");
         check(&[("chunking_strategy", "{}")], "chunking_strategy.type");
         check(
-            &[("chunking_strategy", r#"{"type": "server_vad", "threshold": 2}"#)],
+            &[(
+                "chunking_strategy",
+                r#"{"type": "server_vad", "threshold": 2}"#,
+            )],
             "chunking_strategy.threshold",
         );
         check(

@@ -408,7 +408,10 @@ impl ImagesDraft {
                 (self.inputs.mask.is_some(), "mask"),
                 (self.inputs.images.len() > 1, "image"),
                 (is_unusual, "size"),
-                (self.steps.is_some_and(|steps| steps > MOST_USUAL_STEPS), "steps"),
+                (
+                    self.steps.is_some_and(|steps| steps > MOST_USUAL_STEPS),
+                    "steps",
+                ),
             ]),
             inputs: self.inputs,
             never_polled: names(&[(is_long_seed, "seed"), (is_unusual, "size")]),
