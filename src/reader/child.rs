@@ -87,10 +87,10 @@ fn sound(found: Result<DecodedSound, SoundError>, header: Vec<u8>) -> Reply {
     }
 }
 
-/// What is kept of a sound: all of it, or its speech.
-struct Kept(Option<SpeechFilter>);
+/// The kept part of a sound: all samples, or the speech.
+struct SpeechCut(Option<SpeechFilter>);
 
-impl Kept {
+impl SpeechCut {
     fn of(speech: Option<SpeechRule>) -> Self {
         Self(speech.map(|rule| SpeechFilter::new(rule.into())))
     }
@@ -128,7 +128,7 @@ fn flac(
     };
     let mut pace = Pace::begin();
     let mut failed = Ok(());
-    let mut kept = Kept::of(speech);
+    let mut kept = SpeechCut::of(speech);
     let found = listen_in_blocks(file, rate, bounds, |block| {
         pace.give_way();
         let encoded = stream.push(&kept.of_block(block)).map_err(io::Error::other);
@@ -163,7 +163,7 @@ fn samples(
     };
     let mut pace = Pace::begin();
     let mut failed = Ok(());
-    let mut kept = Kept::of(speech);
+    let mut kept = SpeechCut::of(speech);
     let found = listen_in_blocks(file, rate, bounds, |block| {
         pace.give_way();
         let bytes = bytes(&kept.of_block(block));

@@ -33,7 +33,7 @@ pub enum Task {
         rate: u32,
         form: SoundForm,
         limits: SoundLimits,
-        /// Drops what is no speech. The rate is that of the detector then.
+        /// Drops all parts without speech. The rate is that of the detector then.
         speech: Option<SpeechRule>,
     },
     /// Decodes a sound and keeps nothing of it.
@@ -110,7 +110,7 @@ pub struct MeasuredSound {
 /// The speech of a sound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Speech {
-    /// From and to, in samples of the sound: what was kept of it, in order. Empty without speech.
+    /// From and to, in samples of the sound: the kept parts, in order. Empty without speech.
     pub spans: Vec<(u64, u64)>,
     /// Number of samples that were kept, some of them also without speech.
     pub kept: u64,

@@ -56,7 +56,7 @@ assert.notEqual(await page.locator("#log img").getAttribute("src"), drawn);
 assert.equal(await page.locator("#log .note").count(), 0);
 await make("Image", "a red dragon on blue");
 const note = await page.locator("#log .note").innerText();
-assert.match(note, /demo-image does not know these words: dragon\. It knows: .*circle.*yellow/);
+assert.match(note, /demo-image does not know these words: dragon; words that the model knows: .*circle.*yellow/);
 
 const loaded = (tag) => page.locator(`#log ${tag}`).evaluate((made) => new Promise((resolve, reject) => {
   if (made.readyState >= 1) resolve(made.duration);

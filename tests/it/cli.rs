@@ -226,7 +226,7 @@ fn generate_names_the_words_that_a_small_model_does_not_know() {
         .run()
     };
     let run = speak("hello banana");
-    let remark = "demo-speech does not know these words: banana. It knows: 0, 1,";
+    let remark = "demo-speech does not know these words: banana; words that the model knows: 0, 1,";
     assert!(run.stderr.contains(remark), "{run:?}");
     run.ok();
     let run = speak("Hello, world!");

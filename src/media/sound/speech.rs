@@ -46,7 +46,7 @@ pub struct SpeechFilter {
 /// The end of a filtered sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpeechSpans {
-    /// Sample positions of what was kept, in order. Empty without speech, when the first second is kept.
+    /// Sample positions of the kept parts, in order. Empty without speech, when the first second is kept.
     pub spans: Vec<Range<u64>>,
     /// Number of samples that were kept.
     pub kept: u64,

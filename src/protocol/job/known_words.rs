@@ -48,7 +48,9 @@ impl KnownWords {
         let known: Vec<&str> = self.iter().collect();
         (!unknown.is_empty()).then(|| {
             let (unknown, known) = (unknown.join(", "), known.join(", "));
-            format!("{model} does not know these words: {unknown}. It knows: {known}")
+            format!(
+                "{model} does not know these words: {unknown}; words that the model knows: {known}"
+            )
         })
     }
 }
@@ -73,7 +75,7 @@ mod tests {
         assert!(known.unknown("a red, red circle").is_empty());
         assert!(KnownWords::default().unknown("anything").is_empty());
         assert_eq!(known.remark("demo", "red"), None);
-        let said = "demo does not know these words: cat. It knows: a, blue, circle, on, red";
+        let said = "demo does not know these words: cat; words that the model knows: a, blue, circle, on, red";
         assert_eq!(known.remark("demo", "a red cat").as_deref(), Some(said));
     }
 

@@ -1,5 +1,5 @@
 //! Models of this machine's worker. `POST /api/pull`: a model of the catalog is downloaded and served. `DELETE /api/delete`:
-//! it is served no more and its files are removed. A copy only loses its name.
+//! a model is served no more and its files are removed. A copy only loses its name.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ enum Edge {
 }
 
 impl Default for SpeechSettings {
-    /// Those of faster-whisper.
+    /// The defaults of faster-whisper.
     fn default() -> Self {
         Self {
             threshold: 0.5,
