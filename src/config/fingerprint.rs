@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+
 use super::raw::Raw;
 use super::value::{Place, Value, quote};
 
@@ -10,29 +12,15 @@ pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
     pub fn read(text: &str) -> Option<Self> {
-        let digits: Option<Vec<u8>> = text
-            .trim()
-            .chars()
-            .filter(|letter| *letter != ':')
-            .map(|letter| {
-                letter
-                    .to_digit(16)
-                    .and_then(|digit| u8::try_from(digit).ok())
-            })
-            .collect();
-        let digits = digits?;
-        let bytes: Vec<u8> = digits
-            .chunks_exact(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect();
-        let bytes = bytes.try_into().ok()?;
-        (digits.len() == 64).then_some(Self(bytes))
+        let digits = text.trim().replace(':', "");
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?;
+        bytes.try_into().ok().map(Self)
     }
 }
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 

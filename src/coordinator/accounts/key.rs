@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use data_encoding::HEXLOWER;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -82,12 +82,8 @@ impl Digest {
 
     /// Parses the stored form.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = (text.len() == 64).then_some(text.as_bytes())?;
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(bytes))
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        bytes.try_into().ok().map(Self)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use data_encoding::HEXLOWER;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use url::form_urlencoded;
@@ -143,13 +143,8 @@ impl Query {
 }
 
 fn bytes(hex: &str) -> Option<[u8; 32]> {
-    let digits = hex.as_bytes();
-    let plain = digits.len() == 64 && digits.iter().all(u8::is_ascii_hexdigit);
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    plain.then_some(bytes)
+    let bytes = HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?;
+    bytes.try_into().ok()
 }
 
 impl fmt::Debug for Signer {

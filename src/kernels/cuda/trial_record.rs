@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{CudaDevice, Result};
+use data_encoding::HEXLOWER;
 
 use super::trial::{KernelFault, Operation};
 
@@ -55,10 +56,7 @@ impl TrialRecord {
         let stream = device.cuda_stream();
         let context = stream.context();
         let id = context.uuid().w()?.bytes;
-        let id: String = id
-            .iter()
-            .map(|byte| format!("{:02x}", *byte as u8))
-            .collect();
+        let id = HEXLOWER.encode(&id.map(|byte| byte as u8));
         Ok(TrialKey {
             gpu: column(&format!("{} {id}", context.name().w()?)),
             driver: column(&self.driver),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -73,7 +74,7 @@ fn digest(model: &ListedModel) -> String {
     facts.extend(more.map(|more| json!(more)));
     let facts = Value::from(facts);
     let digest = Sha256::digest(facts.to_string());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest)
 }
 
 /// A number of parameters in Ollama's format: `8.2B`, `134.52M`.

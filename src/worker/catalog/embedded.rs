@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// A model folder inside the program.
@@ -138,10 +139,7 @@ impl Embedded {
             hash.update(format!("{name} {}\n", bytes.len()));
             hash.update(bytes);
         }
-        hash.finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        HEXLOWER.encode(&hash.finalize())
     }
 
     /// The model's folder under `models`, written first where it is missing or damaged.

@@ -5,6 +5,7 @@
 
 use std::{fs::File, io, io::Read, path::Path};
 
+use data_encoding::HEXLOWER;
 use sha1::Sha1;
 use sha2::{Digest, Sha256 as Sha256Hasher};
 
@@ -85,15 +86,14 @@ pub fn of_file(path: &Path, watched: &mut dyn FnMut(u64, u64)) -> io::Result<Dig
             }
         }
     }
-    let sha256 = hex(&sha256.finalize()).parse().map_err(io::Error::other)?;
+    let sha256 = HEXLOWER
+        .encode(&sha256.finalize())
+        .parse()
+        .map_err(io::Error::other)?;
     Ok(Digests {
         sha256,
-        git_sha1: hex(&git_sha1.finalize()),
+        git_sha1: HEXLOWER.encode(&git_sha1.finalize()),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

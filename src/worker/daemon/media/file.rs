@@ -3,6 +3,7 @@
 //! Encoders run on other threads than the engine's. Dropping [`run`] cancels the job.
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
@@ -288,7 +289,7 @@ async fn upload(
         key: Some(slot.key.clone()),
         content_type: Some(slot.content_type.clone()),
         bytes: Some(bytes.len() as u64),
-        sha256: hex(&Sha256::digest(&bytes)),
+        sha256: HEXLOWER.encode(&Sha256::digest(&bytes)),
         ..result
     };
     if slot.put_url.is_empty() {
@@ -389,10 +390,6 @@ pub fn picture(pixels: Pixels) -> Result<codec::Pixels, String> {
 
 pub fn failed(message: String) -> Said {
     Said::Failed(Failure::new(FailureKind::WorkerFailed, message))
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
