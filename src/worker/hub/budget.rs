@@ -83,14 +83,19 @@ impl Hub {
     /// Records that the files of a model are in use, if our pulls downloaded them.
     pub fn note_use(&self, sources: &[Source]) -> io::Result<()> {
         let now = Utc::now().timestamp_millis();
-        for Source {
-            repository, files, ..
-        } in sources
-        {
-            let files = files.iter().map(|file| &file.path);
-            record::note_use(&self.settings.records_dir, repository, files, now)?;
+        let mut used: BTreeMap<&Repository, Vec<&FilePath>> = BTreeMap::new();
+        for source in sources {
+            let paths = source.files.iter().map(|file| &file.path);
+            used.entry(&source.repository).or_default().extend(paths);
         }
-        Ok(())
+        used.into_iter().try_for_each(|(repository, paths)| {
+            record::note_use(
+                &self.settings.records_dir,
+                repository,
+                paths.into_iter(),
+                now,
+            )
+        })
     }
 
     /// When a file of the source was last used, in seconds since the epoch. `None` for files from other programs.

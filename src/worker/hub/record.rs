@@ -222,7 +222,8 @@ pub fn add_read(
     })
 }
 
-/// Records the use of files that were pulled.
+/// Records the use of files that were pulled, together, at a time in milliseconds. It counts as later than every other use in
+/// the repository.
 pub fn note_use<'a>(
     records_dir: &Path,
     repository: &Repository,
@@ -238,6 +239,8 @@ pub fn note_use<'a>(
         return Ok(());
     }
     change(records_dir, repository, |record| {
+        let last = record.used.values().max().copied().unwrap_or(0);
+        let now = now.max(last.saturating_add(1));
         for path in pulled {
             record.used.insert(path.to_owned(), now);
         }
@@ -329,6 +332,33 @@ mod tests {
         );
         forget(folder.path(), &repository, [&path]).unwrap();
         assert_eq!(Record::read(folder.path(), &repository).file(&path), None);
+    }
+
+    #[test]
+    fn a_later_use_is_later_within_the_same_millisecond_and_when_the_clock_was_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository: Repository = "org/name".parse().unwrap();
+        let names: [FilePath; 4] =
+            ["a.gguf", "b.gguf", "c.gguf", "d.gguf"].map(|name| name.parse().unwrap());
+        let file = RecordedFile {
+            commit: "a".repeat(40).parse().unwrap(),
+            etag: "etag".to_owned(),
+            size: 7,
+            sha256: "b".repeat(64).parse().unwrap(),
+            was_here: false,
+        };
+        for path in &names {
+            add(folder.path(), &repository, path, &file).unwrap();
+        }
+        let note = |paths: &[FilePath], now| {
+            note_use(folder.path(), &repository, paths.iter(), now).unwrap();
+        };
+        note(&names[..2], 5000);
+        note(&names[2..3], 5000);
+        note(&names[3..], 4000);
+        let record = Record::read(folder.path(), &repository);
+        let used = names.each_ref().map(|path| record.last_used(path));
+        assert_eq!(used, [5000, 5000, 5001, 5002].map(Some));
     }
 
     #[test]
