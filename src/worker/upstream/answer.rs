@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::lines::{ReplyLine, ReplyLines};
 use super::{Api, UpstreamError, ollama, openai};
 use muster_protocol::job::{
-    Channel, FinishReason, TextInput, TextRequest, TokenLogprob, ToolCallEvent, Usage,
+    Channel, FinishReason, TextInput, TextRequest, TokenLogprob, ToolCallEvent, ToolChoice, Usage,
 };
 
 /// Tokens that a chat template may add to each message.
@@ -59,6 +59,8 @@ struct TextTally {
     /// Estimate of the prompt's tokens.
     likely_prompt: usize,
     wants_logprobs: bool,
+    /// The answer must be a call of a tool.
+    demands_call: bool,
 }
 
 impl UpstreamAnswer {
@@ -132,6 +134,10 @@ impl TextTally {
             most_prompt: bytes + extra + TEMPLATE_TOKENS,
             likely_prompt: bytes / 4 + 1,
             wants_logprobs: request.logprobs.is_some(),
+            demands_call: matches!(
+                request.tool_choice,
+                Some(ToolChoice::Required | ToolChoice::Named(_))
+            ),
             ..Self::default()
         }
     }
@@ -152,6 +158,10 @@ impl TextTally {
                 }
                 if self.wants_logprobs && *channel == Channel::Content && logprobs.is_empty() {
                     return Err(UpstreamError::Unsupported("logprobs"));
+                }
+                let is_said = *channel == Channel::Content && !text.trim().is_empty();
+                if self.demands_call && is_said {
+                    return Err(UpstreamError::Unsupported("tool_choice"));
                 }
                 self.pieces += 1;
                 self.thoughts += usize::from(*channel == Channel::Reasoning);
@@ -316,6 +326,19 @@ mod tests {
         let mut tally = tally(json!({"input": {"prompt": "hello"}, "logprobs": 0}));
         let refused = tally.take(text("a")).unwrap_err();
         assert_eq!(refused, UpstreamError::Unsupported("logprobs"));
+    }
+
+    #[test]
+    fn a_demanded_call_that_a_program_does_not_make_is_missed_before_any_text() {
+        let demanded =
+            |choice: Value| tally(json!({"input": {"prompt": ""}, "tool_choice": choice}));
+        for choice in [json!("required"), json!({"named": "weather"})] {
+            let mut tally = demanded(choice);
+            assert!(tally.take(text("\n")).is_ok());
+            let refused = tally.take(text("It rains.")).unwrap_err();
+            assert_eq!(refused, UpstreamError::Unsupported("tool_choice"));
+        }
+        assert!(demanded(json!("auto")).take(text("It rains.")).is_ok());
     }
 
     #[test]

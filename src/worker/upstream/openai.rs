@@ -8,7 +8,7 @@ use super::error::shortened;
 use super::facts::Software;
 use muster_protocol::job::{
     Channel, EmbeddingRequest, FinishReason, OutputFormat, RankingRequest, TextInput, TextRequest,
-    TokenLogprob, ToolCallEvent, Usage, Vector,
+    TokenLogprob, ToolCallEvent, ToolChoice, Usage, Vector,
 };
 use muster_protocol::openai::chat::outgoing_fields;
 
@@ -37,6 +37,7 @@ pub fn text_body(
         body.insert("add_generation_prompt".to_owned(), json!(false));
     }
     body.remove("legacy");
+    demand_call(&mut body, request, software);
     add_format(&mut body, request, software)?;
     add_effort(&mut body, request);
     if let Some(penalty) = body.get("repetition_penalty").cloned() {
@@ -56,6 +57,20 @@ pub fn text_body(
         body.insert("seed".to_owned(), json!(seed));
     }
     Ok((path, Value::Object(body)))
+}
+
+/// Programs that know no call by name, and would ignore it, get the one tool instead.
+fn demand_call(body: &mut Map<String, Value>, request: &TextRequest, software: Software) {
+    let Some(ToolChoice::Named(wanted)) = &request.tool_choice else {
+        return;
+    };
+    if matches!(software, Software::Vllm | Software::Sglang) {
+        return;
+    }
+    if let Some(Value::Array(tools)) = body.get_mut("tools") {
+        tools.retain(|tool| tool["function"]["name"] == **wanted);
+    }
+    body.insert("tool_choice".to_owned(), json!("required"));
 }
 
 fn fields(request: &TextRequest) -> Result<Map<String, Value>, UpstreamError> {
@@ -419,6 +434,22 @@ mod tests {
 
     fn body(fields: Value, software: Software) -> Result<(&'static str, Value), UpstreamError> {
         text_body("m", &request(fields), software, false)
+    }
+
+    #[test]
+    fn a_tool_is_demanded_as_the_program_knows_it() {
+        let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
+        let chat = json!({"messages": [], "tools": [tool("time"), tool("weather")]});
+        let fields = json!({"input": {"chat": chat}, "tool_choice": {"named": "weather"}});
+        let demanded = |software| {
+            let (_, body) = body(fields.clone(), software).unwrap();
+            (body["tools"].clone(), body["tool_choice"].clone())
+        };
+        let both = json!([tool("time"), tool("weather")]);
+        assert_eq!(demanded(Software::Vllm), (both, tool("weather")));
+        let one = (json!([tool("weather")]), json!("required"));
+        assert_eq!(demanded(Software::LlamaCpp), one);
+        assert_eq!(demanded(Software::LmStudio), one);
     }
 
     #[test]
