@@ -268,6 +268,18 @@ impl LayerPages {
         }
     }
 
+    /// Changes the number of pages: the first ones have the contents of `kept`, in order, the others are empty. After an
+    /// error the contents are lost.
+    pub fn resize(&mut self, pages: usize, kept: &[u32]) -> Result<()> {
+        if kept.len() > pages {
+            bail!("{} pages do not fit {pages}", kept.len());
+        }
+        match &mut self.0 {
+            Store::Cpu(own) => own.resize(pages, kept),
+            Store::Device(own) => own.resize(pages, kept),
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Store::Cpu(pages) => pages.bytes(),

@@ -15,8 +15,8 @@ use super::scheduler::Limits;
 use super::shared::Shared;
 use super::text::Language;
 use super::{
-    DeviceChoice, EncoderInput, EngineLimits, Event, Failure, ImageInput, ModelInfo, Status,
-    TextRequest,
+    DeviceChoice, EncoderInput, EngineLimits, Event, Failure, ImageInput, ModelInfo, PAGE_TOKENS,
+    Status, TextRequest,
 };
 
 /// A handle to an inference thread. After the last clone is dropped the thread finishes running jobs and ends.
@@ -110,6 +110,17 @@ impl Runtime {
         let name = name.to_owned();
         let unloaded = self.thread.ask(|reply| Command::Unload { name, reply });
         unloaded.await?
+    }
+
+    /// Changes the KV cache of a model to this many tokens, in whole pages, but keeps room for the longest sequence that
+    /// the model takes. Running jobs go on; where their pages do not fit, the youngest read their tokens again later.
+    /// Returns the tokens of the cache. After an error the model's jobs have failed.
+    pub async fn resize_cache(&self, name: &str, tokens: usize) -> Result<usize, Failure> {
+        let (name, pages) = (name.to_owned(), tokens / PAGE_TOKENS);
+        let resized = self
+            .thread
+            .ask(|reply| Command::ResizeCache { name, pages, reply });
+        Ok(resized.await?? * PAGE_TOKENS)
     }
 
     /// Returns when the device is idle: running jobs keep their state, and new jobs are refused.

@@ -26,6 +26,10 @@ pub trait Model: Send {
         bail!("the model has no states")
     }
 
+    /// Changes the number of pages: the first ones have the contents of `kept`, in order. After an error the contents
+    /// are lost.
+    fn resize_cache(&mut self, pages: usize, kept: &[u32]) -> Result<()>;
+
     /// Brings an adapter to the network's device.
     fn load_adapter(&self, path: &Path) -> std::result::Result<DecoderAdapter, LoadError> {
         let path = path.display();
@@ -98,6 +102,10 @@ impl Model for PagedDecoder {
 
     fn copy_state(&mut self, copy: StateCopy) -> Result<()> {
         self.pages.copy_state(copy.from as usize, copy.to as usize)
+    }
+
+    fn resize_cache(&mut self, pages: usize, kept: &[u32]) -> Result<()> {
+        self.pages.resize(pages, kept)
     }
 
     fn load_adapter(&self, path: &Path) -> std::result::Result<DecoderAdapter, LoadError> {

@@ -19,6 +19,7 @@ mod paged;
 mod products;
 #[cfg_attr(not(feature = "cuda"), path = "recurrence_absent.rs")]
 mod recurrence;
+mod resize;
 mod states;
 #[cfg_attr(not(feature = "cuda"), path = "text_absent.rs")]
 mod text;

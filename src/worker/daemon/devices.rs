@@ -75,10 +75,10 @@ impl Devices {
         self.list[0].device().await
     }
 
-    /// The memory of the device with the most free memory.
+    /// The memory for another model on the device with the most free memory.
     pub async fn most_room(&self) -> Room {
         let roomiest = self.by_room().await[0];
-        self.list[roomiest].device().await.room().clone()
+        self.list[roomiest].device().await.most_room()
     }
 
     /// The memory of the device with the most memory without models.

@@ -205,6 +205,18 @@ impl Needs {
         self.workspace_bytes.saturating_add(scratch)
     }
 
+    /// Memory with a KV cache for this many tokens of one job, if the model has any.
+    fn bytes_with(&self, tokens: usize, device: DeviceChoice) -> u64 {
+        let tokens = match self.context {
+            0 => 0,
+            _ => tokens,
+        };
+        let held_bytes = self.weight_bytes.saturating_add(self.kv_bytes(tokens));
+        held_bytes
+            .saturating_add(self.work_bytes(tokens))
+            .saturating_add(self.lowered_bytes(device))
+    }
+
     /// Number of KV cache tokens in these bytes, after the scratch memory of sequences of up to `longest`.
     fn tokens_in(&self, bytes: u64, longest: usize) -> u64 {
         let scratch = self.scratch_bytes_per_token;
@@ -222,17 +234,38 @@ impl Fit {
     /// Memory of a model with the shortest usable context.
     pub fn least_bytes(needs: &Needs, wishes: &Wishes, device: DeviceChoice) -> u64 {
         let (_, least) = wishes.tokens(needs, DeviceChoice::Cpu);
-        let lowered_bytes = needs.lowered_bytes(device);
-        let least = match needs.context {
-            0 => 0,
-            _ => least,
-        };
-        let kv_bytes = needs.kv_bytes(least);
-        let work_bytes = needs.work_bytes(least);
-        let held_bytes = needs.weight_bytes.saturating_add(kv_bytes);
-        held_bytes
-            .saturating_add(work_bytes)
-            .saturating_add(lowered_bytes)
+        needs.bytes_with(least, device)
+    }
+
+    /// Memory of a model with one job of the default context.
+    pub fn usual_bytes(needs: &Needs, wishes: &Wishes, device: DeviceChoice) -> u64 {
+        let (_, least) = wishes.tokens(needs, DeviceChoice::Cpu);
+        let usual = wishes.longest(needs).min(USUAL_CONTEXT);
+        needs.bytes_with(usual.max(least), device)
+    }
+
+    /// The same with a KV cache for this many tokens.
+    #[must_use]
+    pub fn with_tokens(self, kv_tokens: usize) -> Self {
+        let kv_bytes = self.kv_bytes_per_token() * kv_tokens as u64;
+        Self {
+            kv_tokens,
+            kv_bytes,
+            total_bytes: self.total_bytes - self.kv_bytes + kv_bytes,
+            ..self
+        }
+    }
+
+    /// 0 for a model without a KV cache.
+    pub fn kv_bytes_per_token(&self) -> u64 {
+        self.kv_bytes / self.kv_tokens.max(1) as u64
+    }
+
+    /// The KV cache of one job of the longest context.
+    pub fn least_tokens(&self) -> usize {
+        self.context
+            .next_multiple_of(PAGE_TOKENS)
+            .min(self.kv_tokens)
     }
 
     /// Workspace bytes.
@@ -422,7 +455,7 @@ impl Room {
     #[must_use]
     pub fn beside<'a>(
         &self,
-        models: impl Iterator<Item = (&'a Fit, &'a [SharedWeights])>,
+        models: impl Iterator<Item = (Fit, &'a [SharedWeights])>,
         newcomer: &[SharedWeights],
     ) -> Self {
         let mut seen: Vec<&SharedWeights> = Vec::new();

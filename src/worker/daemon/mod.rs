@@ -85,7 +85,7 @@ use muster_process::tasks::Tasks;
 pub use adapters::AdapterSource;
 use control::ControlSocket;
 pub use crew::{Crew, OwnerChoices};
-pub use device::{Device, TEXT_PROCESS, kv_dtype, limits, needs, shared};
+pub use device::{Device, Leaving, TEXT_PROCESS, kv_dtype, limits, needs, shared};
 pub use devices::{Devices, WantedModel};
 use downloads::Downloads;
 pub use engines::{AdapterFolders, DeviceModel, Engines, Fleet, MediaModel};

@@ -58,6 +58,29 @@ fn alone(decoder: &Decoder, kv: KvDtype, tokens: &[u32], part: usize, first_page
     last
 }
 
+/// The same, where the pages move to the end of a larger cache and back before each part.
+fn resized(decoder: &Decoder, kv: KvDtype, tokens: &[u32], part: usize) -> Vec<u32> {
+    let mut pages = decoder.new_pages(8, kv).unwrap();
+    let (mut past, mut last) = (0, Vec::new());
+    for (tokens, turn) in tokens.chunks(part).zip(0..) {
+        // Of 8 pages, the last three and the first ones: the pages of the sequence begin at 3.
+        match turn % 2 {
+            0 => pages.resize(12, &[5, 6, 7, 0, 1, 2, 3, 4]).unwrap(),
+            _ => pages.resize(8, &[3, 4, 5, 6, 7, 0, 1, 2]).unwrap(),
+        }
+        let batch = Batch {
+            tokens: tokens.to_vec(),
+            spans: vec![span(tokens.len(), past, if turn % 2 == 0 { 3 } else { 0 })],
+            states: vec![0],
+            logit_rows: vec![tokens.len() as u32 - 1],
+            ..Batch::default()
+        };
+        last = bits(&decoder.forward(&batch, &mut pages).unwrap());
+        past += tokens.len();
+    }
+    last
+}
+
 fn together(decoder: &Decoder, kv: KvDtype, prompts: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let mut pages = decoder.new_pages(SEQUENCES * 4, kv).unwrap();
     let mut batch = Batch::default();
@@ -93,6 +116,10 @@ fn check_stored(name: &str, decoder: &Decoder, kv: KvDtype) {
                 whole == chunked,
                 "{name}: sequence {sequence} in parts of {part}"
             );
+        }
+        if sequence % 5 == 0 {
+            let moved = resized(decoder, kv, tokens, 20);
+            assert!(whole == moved, "{name}: sequence {sequence} in moved pages");
         }
     }
     // Shared pages are not enough with recurrent states.

@@ -41,6 +41,8 @@ pub enum Rule {
     Echoes,
     /// Like `Rambles`, but a sequence with an `X` gets logits of NaN.
     ChokesOnX,
+    /// Like `Rambles`, but the device fails when the KV cache is resized.
+    LosesPages,
     /// The device fails.
     Breaks,
     /// The network has a bug.
@@ -104,7 +106,10 @@ impl Fake {
                     pages,
                 },
                 language: language()?,
-                info: info(pages),
+                info: ModelInfo {
+                    context: source.context.unwrap_or(CONTEXT).min(tokens),
+                    ..info(pages)
+                },
                 defaults: source.defaults.clone(),
                 images: None,
             })
@@ -220,6 +225,17 @@ impl FakeModel {
 impl Model for FakeModel {
     fn vocabulary(&self) -> usize {
         VOCABULARY
+    }
+
+    fn resize_cache(&mut self, pages: usize, kept: &[u32]) -> Result<()> {
+        if matches!(self.fake.rule, Rule::LosesPages) {
+            bail!("the device is full");
+        }
+        let stay = kept.iter().map(|&page| self.written[page as usize]);
+        let mut written: Vec<_> = stay.collect();
+        written.resize(pages, [END; PAGE_TOKENS]);
+        self.written = written;
+        Ok(())
     }
 
     fn forward(

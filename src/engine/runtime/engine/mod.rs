@@ -17,7 +17,7 @@ use super::scheduler::{Limits, SequenceId};
 use super::sequence::Job;
 use super::shared::Shared;
 use super::work::{Queue, entry_level};
-use super::{EncoderInput, Failure, ModelInfo, Speculation};
+use super::{EncoderInput, Failure, ModelInfo, Speculation, model};
 use encoders::Encoders;
 use muster_process::memory;
 use resident::Resident;
@@ -43,6 +43,12 @@ pub enum Command {
     Unload {
         name: String,
         reply: oneshot::Sender<Result<(), Failure>>,
+    },
+    /// Change the number of pages of a model.
+    ResizeCache {
+        name: String,
+        pages: usize,
+        reply: oneshot::Sender<Result<usize, Failure>>,
     },
     /// Starts no step until `Resume`; running jobs keep their state.
     Pause(oneshot::Sender<()>),
@@ -220,6 +226,15 @@ impl Engine {
         Ok(())
     }
 
+    fn resize_cache(&mut self, name: &str, pages: usize) -> Result<usize, Failure> {
+        let mut residents = self.residents.iter_mut();
+        let resident = residents.find(|resident| resident.info.name == name);
+        let resident = resident.ok_or_else(|| self.shared.board.not_loaded(name))?;
+        let resized = resident.resize_cache(pages);
+        memory::give_back();
+        resized.map_err(|error| Failure::internal(model::plain(&error)))
+    }
+
     fn pause(&mut self, is_paused: bool) {
         self.shared.board.pause(is_paused);
         if is_paused {
@@ -257,6 +272,11 @@ impl DeviceLoop for Engine {
                 let unloaded = self.unload(&name);
                 self.report();
                 let _ = reply.send(unloaded);
+            }
+            Command::ResizeCache { name, pages, reply } => {
+                let resized = self.resize_cache(&name, pages);
+                self.report();
+                let _ = reply.send(resized);
             }
             Command::Pause(reply) => {
                 self.pause(true);

@@ -21,7 +21,7 @@ use crate::runtime::speculation::{Speculation, Speculator};
 use crate::runtime::text::Language;
 use crate::runtime::work::Queue;
 use crate::runtime::{Failure, FinishReason, LoadError, ModelInfo, ModelStatus, TokenInfo};
-use muster_kernels::{HostFloats, Span, cpu};
+use muster_kernels::{HostFloats, PAGE_TOKENS, Span, cpu};
 
 /// Masks may take this part of a step without prompts, and at least so long.
 const MASK_SHARE: u32 = 4;
@@ -157,6 +157,20 @@ impl Resident {
             logits: HostFloats::default(),
             scratches: (0..cpu::threads()).map(|_| Scratch::default()).collect(),
         }
+    }
+
+    /// Changes the number of pages, but keeps those of the longest sequence that the model takes. Returns their number.
+    /// After an error every sequence has failed.
+    pub fn resize_cache(&mut self, pages: usize) -> candle_core::Result<usize> {
+        let longest = self.info.context.div_ceil(PAGE_TOKENS);
+        let pages = pages.max(longest);
+        let kept = self.scheduler.resize(pages);
+        if let Err(error) = self.model.resize_cache(pages, &kept) {
+            self.fail_all(&Failure::internal(model::plain(&error)));
+            self.scheduler.clear();
+            return Err(error);
+        }
+        Ok(pages)
     }
 
     /// Whether jobs that name this are for the model, or for it with an adapter.

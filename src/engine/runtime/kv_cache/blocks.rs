@@ -11,7 +11,7 @@
 //! images, so the name of their page includes the image's digest. Adapters change keys and values, so that only
 //! sequences with the same adapter share pages.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -148,6 +148,19 @@ impl Chain {
         self.pages.len() * PAGE_TOKENS
     }
 
+    /// Takes note of [`Blocks::resize`], which has kept these pages.
+    pub fn renumber(&mut self, kept: &[u32]) {
+        for page in &mut self.pages {
+            let at = kept.partition_point(|it| *it < *page);
+            debug_assert_eq!(
+                kept.get(at).copied(),
+                Some(*page),
+                "a page of a sequence stays"
+            );
+            *page = at as u32;
+        }
+    }
+
     /// The content of the page after the sealed ones.
     fn next_content(&self, tokens: &[u32]) -> Option<Content> {
         let page = self.sealed * PAGE_TOKENS..(self.sealed + 1) * PAGE_TOKENS;
@@ -182,6 +195,37 @@ impl Blocks {
     /// Available pages: empty ones, and cached ones without references.
     pub fn free(&self) -> usize {
         self.empty.len() + self.resting.len()
+    }
+
+    /// Pages of sequences.
+    pub fn held(&self) -> usize {
+        self.total() - self.free()
+    }
+
+    /// Changes the number of pages, which are at least the held ones. The least recently released cached pages leave
+    /// where not all fit. Returns the earlier numbers of the pages that stay, ascending: the first one is page 0 now.
+    /// Every chain must be [renumbered](Chain::renumber).
+    pub fn resize(&mut self, total: usize) -> Vec<u32> {
+        debug_assert!(self.held() <= total, "the pages of sequences stay");
+        while self.held() + self.resting.len() > total
+            && let Some((_, page)) = self.resting.pop_first()
+        {
+            self.unseal(page);
+            self.empty.push(page);
+        }
+        let is_empty: HashSet<u32> = self.empty.drain(..).collect();
+        let kept = (0..self.pages.len() as u32).filter(|page| !is_empty.contains(page));
+        let kept: Vec<u32> = kept.collect();
+        let new = |page: u32| kept.partition_point(|it| *it < page) as u32;
+        self.sealed.values_mut().for_each(|page| *page = new(*page));
+        let resting = std::mem::take(&mut self.resting).into_iter();
+        self.resting = resting.map(|(since, page)| (since, new(page))).collect();
+        let pages = std::mem::take(&mut self.pages).into_iter().zip(0..);
+        let stay = pages.filter(|(_, page)| !is_empty.contains(page));
+        self.pages = stay.map(|(page, _)| page).collect();
+        self.pages.resize_with(total, Page::default);
+        self.empty = (kept.len() as u32..total as u32).rev().collect();
+        kept
     }
 
     /// Replaces the chain's pages after its sealed ones by cached pages of `tokens`. Returns the number of cached
@@ -349,12 +393,16 @@ impl Blocks {
             Some(page) => page,
             None => self.resting.pop_first()?.1,
         };
-        let state = &mut self.pages[page as usize];
-        if let Some((_, content)) = state.sealed.take() {
+        self.unseal(page);
+        self.pages[page as usize].holders = 1;
+        Some(page)
+    }
+
+    /// Forgets the content of a page.
+    fn unseal(&mut self, page: u32) {
+        if let Some((_, content)) = self.pages[page as usize].sealed.take() {
             self.sealed.remove(&content);
         }
-        state.holders = 1;
-        Some(page)
     }
 }
 

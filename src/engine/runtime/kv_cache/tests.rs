@@ -146,6 +146,37 @@ fn what_was_used_longest_ago_is_forgotten_first_and_from_its_end() {
 }
 
 #[test]
+fn fewer_pages_keep_what_is_held_and_what_was_used_last() {
+    let mut blocks = Blocks::new(8);
+    let [old, young, held] = [1, 2, 3].map(|word| prompt(2, word));
+    for tokens in [&old, &young] {
+        let chain = computed(&mut blocks, tokens);
+        blocks.release(chain);
+    }
+    let mut chain = computed(&mut blocks, &held);
+    assert_eq!((chain.pages(), blocks.held()), (&[4, 5][..], 2));
+    let kept = blocks.resize(4);
+    chain.renumber(&kept);
+    assert_eq!((kept, chain.pages()), (vec![2, 3, 4, 5], &[2, 3][..]));
+    let found = |blocks: &Blocks, tokens: &[u32]| {
+        let tokens = [tokens, &[0]].concat();
+        blocks.shareable(CacheScope::default(), &tokens).0
+    };
+    assert_eq!(
+        [&old, &young, &held].map(|it| found(&blocks, it)),
+        [0, 2, 2]
+    );
+    assert_eq!((blocks.total(), blocks.free()), (4, 2));
+    // More pages lose nothing.
+    assert_eq!(blocks.resize(6), [0, 1, 2, 3]);
+    assert_eq!(found(&blocks, &young), 2);
+    assert!(blocks.grow(&mut chain, 4 * PAGE_TOKENS));
+    assert_eq!(chain.pages(), [2, 3, 4, 5]);
+    blocks.release(chain);
+    assert_eq!(blocks.free(), 6);
+}
+
+#[test]
 fn two_sequences_that_computed_the_same_end_on_the_same_page() {
     let mut blocks = Blocks::new(8);
     let tokens = prompt(1, 3);
@@ -187,6 +218,10 @@ enum Act {
     Finish {
         who: usize,
     },
+    /// To this many pages, or to those of sequences if they are more.
+    Resize {
+        pages: usize,
+    },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -199,6 +234,7 @@ fn act() -> impl Strategy<Value = Act> {
         (0..8_usize, 1..50_usize).prop_map(|(who, tokens)| Act::Grow { who, tokens }),
         (0..8_usize).prop_map(|who| Act::Fork { who }),
         (0..8_usize).prop_map(|who| Act::Finish { who }),
+        (0..16_usize).prop_map(|pages| Act::Resize { pages }),
     ]
 }
 
@@ -244,9 +280,21 @@ impl World {
                 let (chain, _) = self.running.swap_remove(who);
                 self.blocks.release(chain);
             }
+            Act::Resize { pages } => self.resize(pages),
             _ => {}
         }
         self.check();
+    }
+
+    fn resize(&mut self, pages: usize) {
+        let pages = pages.max(self.blocks.held());
+        let kept = self.blocks.resize(pages);
+        let stay = kept.iter().map(|&page| self.written[page as usize].clone());
+        self.written = stay.collect();
+        self.written.resize(pages, Vec::new());
+        for (chain, _) in &mut self.running {
+            chain.renumber(&kept);
+        }
     }
 
     /// Writes `tokens[from..]` like a step, or releases the sequence if no page is free.
@@ -304,6 +352,6 @@ proptest! {
         for (chain, _) in std::mem::take(&mut world.running) {
             world.blocks.release(chain);
         }
-        assert_eq!(world.blocks.free(), 12);
+        assert_eq!(world.blocks.free(), world.written.len());
     }
 }

@@ -188,6 +188,28 @@ impl Scheduler {
         self.blocks.free()
     }
 
+    /// Changes the number of pages between two steps. Where sequences hold more, the youngest are preempted. Returns the
+    /// earlier numbers of the pages that stay, in their new order.
+    pub fn resize(&mut self, pages: usize) -> Vec<u32> {
+        while self.blocks.held() > pages && !self.running.is_empty() {
+            self.preempt_youngest();
+        }
+        let kept = self.blocks.resize(pages);
+        for entry in &mut self.running {
+            entry.chain.renumber(&kept);
+        }
+        kept
+    }
+
+    /// Forgets the contents of all pages, after all sequences have finished.
+    pub fn clear(&mut self) {
+        debug_assert!(self.is_idle(), "a sequence has lost its pages");
+        let pages = self.pages();
+        for pages in [0, pages] {
+            self.blocks.resize(pages);
+        }
+    }
+
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }

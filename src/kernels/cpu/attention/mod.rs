@@ -17,6 +17,7 @@ mod cache;
 mod dense;
 mod latent;
 mod queries;
+mod resize;
 mod step;
 mod tile;
 

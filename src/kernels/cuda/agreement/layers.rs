@@ -9,7 +9,15 @@ use crate::{
     paged_attention, paged_attention_with_sinks, paged_latent_attention, shared_attention,
 };
 
-/// Sinks, chunks, latents, and keys and values that another layer has written.
+/// Moves all pages to other places of a larger cache, and back.
+fn move_pages(pages: &mut LayerPages) {
+    let turned: Vec<u32> = (0..14).rev().collect();
+    for count in [20, 14] {
+        pages.resize(count, &turned).unwrap();
+    }
+}
+
+/// Sinks, chunks, latents, keys and values that another layer has written, and pages that move.
 #[test]
 fn further_attention_agrees() {
     let gpu = gpu();
@@ -46,6 +54,7 @@ fn further_attention_agrees() {
         let open = |device: &Device| LayerPages::new(14, kv_heads, size, stored, device).unwrap();
         let (mut here, mut there) = (open(&Device::Cpu), open(&gpu));
         for spans in steps.clone() {
+            [&mut here, &mut there].map(move_pages);
             let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
             let [q, k, v] = [heads, kv_heads, kv_heads].map(|heads| random(&[rows, heads, size]));
             let run = |pages: &mut LayerPages, device: &Device| {
@@ -79,6 +88,7 @@ fn further_attention_agrees() {
         reach: past,
     };
     for spans in steps {
+        [&mut here, &mut there].map(move_pages);
         let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
         let (q, latents) = (random(&[rows, heads, 48]), random(&[rows, 1, 48]));
         let run = |pages: &mut LayerPages, device: &Device| {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
 use super::locate::Located;
-use super::{DaemonError, Device, DeviceModel};
+use super::{DaemonError, Device, DeviceModel, Leaving};
 use muster_config::show_duration;
 use muster_engine::runtime::{LoadError, ModelInfo, Purpose};
 use muster_process::tasks::Tasks;
@@ -210,13 +210,16 @@ impl Residency {
         located: Located,
     ) -> Result<(DeviceModel, Vec<String>), DaemonError> {
         let mut device = self.device.lock().await;
-        let fits = |device: &Device, without: &[String]| {
-            let fitted = device.fit_without(&located, without);
+        let fits = |device: &Device, leaving: Leaving<'_>| {
+            let fitted = device.fit_after(&located, leaving);
             fitted.map(|_| ())
         };
-        let unloaded = self.make_room(&mut device, &located.name, fits).await?;
+        let missing_bytes = device.missing_bytes(&located)?;
+        let newcomer = (located.name.as_str(), missing_bytes);
+        let unloaded = self.make_room(&mut device, newcomer, fits).await?;
         let model = device.load(located.clone(), |_, _| {}).await?;
         self.note(&device, located, model.clone());
+        self.grow_caches(&mut device).await;
         Ok((model, unloaded))
     }
 
@@ -225,12 +228,11 @@ impl Residency {
         let mut device = self.device.lock().await;
         let resident = self.lock().remove(model.name());
         match resident.is_none_or(|resident| resident.is_loaded) {
-            true => device.unload(model).await,
-            false => {
-                device.forget(model.name());
-                Ok(())
-            }
+            true => device.unload(model).await?,
+            false => device.forget(model.name()),
         }
+        self.grow_caches(&mut device).await;
+        Ok(())
     }
 
     /// Waits until a model has no jobs.
@@ -298,6 +300,7 @@ impl Residency {
         }
         let mut device = self.device.lock().await;
         if self.put_away(&mut device, name, "on request").await {
+            self.grow_caches(&mut device).await;
             return UnloadOutcome::Unloaded;
         }
         match self.lock().get(name) {
@@ -339,8 +342,9 @@ impl Residency {
             };
             let others_run = self.others_run(name);
             let began = Instant::now();
-            let fits = |device: &Device, without: &[String]| device.fits_again(name, without);
-            match self.make_room(&mut device, name, fits).await {
+            let fits = |device: &Device, leaving: Leaving<'_>| device.fits_again(name, leaving);
+            let newcomer = (name, device.missing_again_bytes(name));
+            match self.make_room(&mut device, newcomer, fits).await {
                 Ok(_) => {}
                 Err(DaemonError::DoesNotFit { .. }) if others_run => {
                     drop(device);
@@ -356,28 +360,32 @@ impl Residency {
                 resident.is_loaded = true;
                 resident.touch();
             }
+            self.grow_caches(&mut device).await;
             let took = show_duration(Duration::from_millis(began.elapsed().as_millis() as u64));
             info!(model.name = %name, "loaded {name} again in {took}");
             return Ok(());
         }
     }
 
-    /// Unloads models without jobs, least recently used first, until the newcomer fits. Unloads none where all of them
-    /// together are not enough.
+    /// Makes room for a newcomer that lacks so many bytes: KV caches shrink, then models without jobs are unloaded, least
+    /// recently used first, until the newcomer fits. Changes nothing where all that is not enough.
     async fn make_room(
         &self,
         device: &mut Device,
-        newcomer: &str,
-        fits: impl Fn(&Device, &[String]) -> Result<(), DaemonError>,
+        (newcomer, missing_bytes): (&str, u64),
+        fits: impl Fn(&Device, Leaving<'_>) -> Result<(), DaemonError>,
     ) -> Result<Vec<String>, DaemonError> {
         let mut unloaded = Vec::new();
-        if fits(device, &[]).is_ok() {
-            return Ok(unloaded);
-        }
         let idle = self.idle();
-        fits(device, &idle)?;
+        let all = Leaving {
+            models: &idle,
+            spare_pages: true,
+        };
+        fits(device, all)?;
+        let lost = device.shrink_caches(missing_bytes, newcomer).await;
+        self.lose(&lost);
         for name in idle {
-            if fits(device, &[]).is_ok() {
+            if fits(device, Leaving::default()).is_ok() {
                 break;
             }
             let why = format!("to make room for {newcomer}");
@@ -385,7 +393,23 @@ impl Residency {
                 unloaded.push(name);
             }
         }
-        fits(device, &[]).map(|()| unloaded)
+        fits(device, Leaving::default()).map(|()| unloaded)
+    }
+
+    /// Takes note of models that the device had to unload. Their next jobs load them again.
+    fn lose(&self, names: &[String]) {
+        let mut models = self.lock();
+        for name in names {
+            if let Some(resident) = models.get_mut(name) {
+                resident.put_away(self.keep_alive);
+            }
+        }
+    }
+
+    /// Gives the memory of models that have left to the KV caches of the others.
+    async fn grow_caches(&self, device: &mut Device) {
+        let lost = device.grow_caches().await;
+        self.lose(&lost);
     }
 
     /// Models in memory without jobs, least recently used first.
@@ -480,8 +504,8 @@ impl Residency {
                 Some(resident) => resident.due().is_some() && is_due(resident),
                 None => false,
             };
-            if is_still_due {
-                self.put_away(&mut device, &name, &why).await;
+            if is_still_due && self.put_away(&mut device, &name, &why).await {
+                self.grow_caches(&mut device).await;
             }
         }
     }

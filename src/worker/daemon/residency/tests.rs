@@ -39,9 +39,13 @@ pub fn config(folder: &Path) -> Config {
 }
 
 fn config_with(folder: &Path, engine: &str) -> Config {
+    config_of(folder, &format!("kv_memory = \"16MiB\"\n{engine}"))
+}
+
+fn config_of(folder: &Path, engine: &str) -> Config {
     let (file, place) = (folder.join("worker.toml"), folder.display());
     let text = format!(
-        "[engine]\nkv_memory = \"16MiB\"\ndevice = \"cpu\"\n{engine}\
+        "[engine]\ndevice = \"cpu\"\n{engine}\
          [worker]\ndata_dir = \"{place}\"\n[hub]\ncache_dir = \"{place}/hub\"\n"
     );
     fs::write(&file, text).unwrap();
@@ -120,6 +124,60 @@ async fn models_without_jobs_make_room_and_come_back_for_their_jobs() {
     });
     assert!(second.unwrap().is_some());
     assert_eq!(in_memory(&residency), ["two"]);
+}
+
+/// The pages of models in memory.
+async fn pages(residency: &Residency) -> Vec<(String, usize)> {
+    let runtime = residency.device().await.engines().runtime.clone();
+    let models = runtime.status().models.into_iter();
+    models.map(|it| (it.info.name.clone(), it.pages)).collect()
+}
+
+#[tokio::test]
+async fn the_cache_of_a_busy_model_makes_room_and_grows_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config_of(folder.path(), "");
+    let mut device = Device::start(&config, &hardware::probe()).unwrap();
+    let one = located(folder.path(), "one");
+    let model = device.load(one.clone(), |_, _| {}).await.unwrap();
+    // For all but a part of the cache that the next model needs.
+    let least = device.least_bytes(&located(folder.path(), "two"));
+    device.leave_no_room();
+    device.give_room(least - (4 << 20));
+    let residency = Residency::new(device, None);
+    let device = residency.device().await;
+    residency.note(&device, one, model);
+    drop(device);
+    let whole = pages(&residency).await[0].1;
+    let busy = residency.hold("one").await.unwrap();
+
+    let two = residency.load_new(located(folder.path(), "two")).await;
+    let (two, unloaded) = two.unwrap();
+    assert_eq!(unloaded, [""; 0]);
+    assert_eq!(in_memory(&residency), ["one", "two"]);
+    let smaller = pages(&residency).await;
+    assert!(smaller[0].1 < whole && smaller[1].1 > 0, "{smaller:?}");
+    let shares = residency.device().await.shares();
+    assert_eq!(shares.pages, smaller[0].1 + smaller[1].1);
+    assert!(shares.left_bytes < least, "{shares}");
+
+    residency.unload("two").await;
+    assert_eq!(in_memory(&residency), ["one"]);
+    assert_eq!(pages(&residency).await, [("one".to_owned(), whole)]);
+    drop(busy);
+    let _again = residency.hold("two").await.unwrap();
+    assert_eq!(in_memory(&residency), ["one", "two"]);
+    assert!(pages(&residency).await[0].1 < whole);
+    residency.remove(&two).await.unwrap();
+    assert_eq!(pages(&residency).await, [("one".to_owned(), whole)]);
+
+    // No cache shrinks for a model that does not fit all the same.
+    let _busy = residency.hold("one").await.unwrap();
+    let spare = residency.device().await.most_room().left_bytes();
+    residency.device().await.take_room(spare);
+    let refused = residency.load_new(located(folder.path(), "two")).await;
+    assert!(matches!(refused, Err(DaemonError::DoesNotFit { .. })));
+    assert_eq!(pages(&residency).await, [("one".to_owned(), whole)]);
 }
 
 #[tokio::test]

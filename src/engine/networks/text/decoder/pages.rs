@@ -26,6 +26,17 @@ impl KvPages {
         own.map(|layer| layer.bytes() as u64).sum()
     }
 
+    /// Changes the number of pages of each layer: the first ones have the contents of `kept`, in order. States stay as
+    /// they are. After an error the contents are lost.
+    pub fn resize(&mut self, pages: usize, kept: &[u32]) -> Result<()> {
+        for layer in &mut self.layers {
+            if let CacheSlot::Own(LayerCache::Pages(layer)) = layer {
+                layer.resize(pages, kept)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn of_layer(&mut self, layer: usize) -> Result<&mut LayerCache> {
         let index = match self.layers.get(layer) {
             Some(CacheSlot::Of(source)) => *source,

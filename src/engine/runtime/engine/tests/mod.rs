@@ -16,6 +16,7 @@ mod images;
 #[cfg(feature = "cuda")]
 mod launches;
 mod recurrent;
+mod resizing;
 mod speculation;
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {

@@ -1,10 +1,12 @@
 //! A device with its engine and its free memory.
 
+mod caches;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::adapters::adapters_of;
-use super::fit::{Fit, Needs, Refusal, Room, Wishes, fit, max_running, prefill_chunk, rooms};
+use super::fit::{Fit, Needs, Room, Wishes, fit, max_running, prefill_chunk, rooms};
 use super::locate::{LocateError, Located, LocatedSource};
 use super::media::MediaSource;
 use super::safety::CheckerFiles;
@@ -14,6 +16,8 @@ use tracing::warn;
 use super::engines::DeviceHealth;
 use super::{AdapterFolders, DaemonError, DeviceModel, Engines};
 use crate::hardware::Machine;
+pub use caches::Leaving;
+use caches::{HeldModel, SPARE_PAGES};
 use muster_config::{Config, KvCacheSetting, SpeculationSetting};
 use muster_engine::runtime::grammar::ProverProgram;
 use muster_engine::runtime::maker::{Maker, MakerLimits, PipelineLoader};
@@ -38,17 +42,6 @@ pub struct Device {
     kv: Option<KvDtype>,
     /// The folder of adapters of text models.
     adapters: Option<PathBuf>,
-}
-
-/// A model's part of the memory, which others may use while the model is not in memory.
-struct HeldModel {
-    name: String,
-    fit: Fit,
-    /// The weights that other models may hold, too.
-    shared: Vec<SharedWeights>,
-    /// The model of an adapter, with which it leaves the memory.
-    base: Option<String>,
-    is_loaded: bool,
 }
 
 /// Models to come.
@@ -163,20 +156,14 @@ impl Device {
         located: Located,
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<DeviceModel, DaemonError> {
-        let shared = shared(&located)?;
         let fitted = self.fit_beside_next(&located)?;
-        self.room = self.room_for(&shared, &[]);
+        let held = self.hold(&located, fitted)?;
+        self.room = self.room_for(&held.shared, Leaving::default());
         let loaded = self.load_fitted(located, fitted, progress).await;
-        if let Ok(model) = &loaded {
-            self.held.push(HeldModel {
-                name: model.name().to_owned(),
-                fit: fitted,
-                shared,
-                base: None,
-                is_loaded: true,
-            });
+        if loaded.is_ok() {
+            self.held.push(held);
         }
-        self.room = self.room_for(&[], &[]);
+        self.room = self.room_for(&[], Leaving::default());
         loaded
     }
 
@@ -199,11 +186,9 @@ impl Device {
             refusal: Box::new(refusal),
         })?;
         self.held.push(HeldModel {
-            name: located.name.clone(),
-            fit: fitted,
-            shared: Vec::new(),
             base: Some(base.name.clone()),
             is_loaded: false,
+            ..self.hold(located, fitted)?
         });
         Ok(DeviceModel::Text(Arc::new(ModelInfo {
             name: located.name.clone(),
@@ -216,73 +201,37 @@ impl Device {
 
     /// Keeps a model's part of the memory without loading it.
     pub fn reserve(&mut self, located: &Located) -> Result<Fit, DaemonError> {
-        let shared = shared(located)?;
         let fitted = self.fit_beside_next(located)?;
-        self.held.push(HeldModel {
-            name: located.name.clone(),
-            fit: fitted,
-            shared,
-            base: None,
-            is_loaded: true,
-        });
-        self.room = self.room_for(&[], &[]);
+        self.held.push(self.hold(located, fitted)?);
+        self.room = self.room_for(&[], Leaving::default());
         Ok(fitted)
     }
 
-    /// Loads a model that [`unload_for_now`](Self::unload_for_now) has unloaded, with the context it had.
+    /// Loads a model that [`unload_for_now`](Self::unload_for_now) has unloaded, with the context it had and the KV cache
+    /// that fits.
     pub async fn load_again(&mut self, located: Located) -> Result<DeviceModel, DaemonError> {
         let name = located.name.clone();
         let Some(held) = self.held(&name) else {
             return self.load(located, |_, _| {}).await;
         };
-        let fitted = held.fit;
+        let most = held.most();
         // The models that are not in memory keep their parts, unless others use them.
         let others = self.held.iter().filter(|held| held.name != name);
-        let all = self.beside(others, &held.shared);
-        let room = match all.left_bytes() >= fitted.total_bytes {
+        let others = others.map(|held| (held.fit, held.shared.as_slice()));
+        let all = self.whole.beside(others, &held.shared);
+        let room = match all.left_bytes() >= most.total_bytes {
             true => all,
-            false => self.room_for(&held.shared, &[]),
+            false => self.room_for(&held.shared, Leaving::default()),
         };
+        let fitted = held.within(room.left_bytes());
         let before = std::mem::replace(&mut self.room, room);
         let loaded = self.load_fitted(located, fitted, |_, _| {}).await;
         self.room = before;
         if loaded.is_ok() {
+            self.take_note(&name, fitted);
             self.mark(&name, true);
         }
         loaded
-    }
-
-    /// Whether an unloaded model fits again with its context, after unloading the models `without`.
-    pub fn fits_again(&self, name: &str, without: &[String]) -> Result<(), DaemonError> {
-        let Some(held) = self.held(name) else {
-            return Ok(());
-        };
-        let (fit, room) = (held.fit, self.room_for(&held.shared, without));
-        if fit.total_bytes <= room.left_bytes() {
-            return Ok(());
-        }
-        let held_bytes = fit.weight_bytes.saturating_add(fit.kv_bytes);
-        let workspace_bytes = fit.total_bytes.saturating_sub(held_bytes);
-        let needs = Needs {
-            weight_bytes: fit.weight_bytes,
-            workspace_bytes,
-            context: fit.context,
-            ..Needs::default()
-        };
-        Err(DaemonError::DoesNotFit {
-            model: name.to_owned(),
-            refusal: Box::new(Refusal {
-                needs,
-                tokens: fit.kv_tokens,
-                kv_bytes: fit.kv_bytes,
-                workspace_bytes,
-                room,
-            }),
-        })
-    }
-
-    fn held(&self, name: &str) -> Option<&HeldModel> {
-        self.held.iter().find(|held| held.name == name)
     }
 
     fn mark(&mut self, name: &str, is_loaded: bool) {
@@ -293,7 +242,7 @@ impl Device {
         for adapter in self.held.iter_mut().filter(is_its) {
             adapter.is_loaded &= is_loaded;
         }
-        self.room = self.room_for(&[], &[]);
+        self.room = self.room_for(&[], Leaving::default());
     }
 
     async fn load_fitted(
@@ -353,23 +302,18 @@ impl Device {
     pub fn forget(&mut self, model: &str) {
         self.held.retain(|held| held.name != model);
         self.engines.drawing.remove(model);
-        self.room = self.room_for(&[], &[]);
+        self.room = self.room_for(&[], Leaving::default());
     }
 
-    /// The free memory without these models, for a model with such weights.
-    fn room_for(&self, shared: &[SharedWeights], without: &[String]) -> Room {
+    /// The free memory once these have left, for a model with such weights.
+    fn room_for(&self, shared: &[SharedWeights], leaving: Leaving<'_>) -> Room {
         let loaded = self.held.iter().filter(|held| held.is_loaded);
-        let loaded = loaded.filter(|held| !without.contains(&held.name));
-        self.beside(loaded, shared)
-    }
-
-    fn beside<'a>(
-        &self,
-        models: impl Iterator<Item = &'a HeldModel>,
-        shared: &[SharedWeights],
-    ) -> Room {
-        let models = models.map(|held| (&held.fit, held.shared.as_slice()));
-        self.whole.beside(models, shared)
+        let loaded = loaded.filter(|held| !leaving.models.contains(&held.name));
+        let fits = loaded.map(|held| match leaving.spare_pages {
+            true => (held.least(), held.shared.as_slice()),
+            false => (held.fit, held.shared.as_slice()),
+        });
+        self.whole.beside(fits, shared)
     }
 
     /// Whether the template of a model in memory has a form for calls of tools.
@@ -418,7 +362,7 @@ impl Device {
 
     /// Fits a model besides the models that are loaded next, or else besides the models in memory.
     fn fit_beside_next(&self, located: &Located) -> Result<Fit, DaemonError> {
-        let all = self.room_for(&shared(located)?, &[]);
+        let all = self.room_for(&shared(located)?, Leaving::default());
         let needs = self.needs(located, &all)?;
         let adapters = self.adapters_of(located);
         let adapters = adapters.iter().map(|adapter| self.least_bytes(adapter));
@@ -439,12 +383,12 @@ impl Device {
 
     /// Whether a model fits into the free memory, by its header.
     pub fn fit(&self, located: &Located) -> Result<Fit, DaemonError> {
-        self.fit_without(located, &[])
+        self.fit_after(located, Leaving::default())
     }
 
-    /// The same while these models are not in memory.
-    pub fn fit_without(&self, located: &Located, without: &[String]) -> Result<Fit, DaemonError> {
-        let room = &self.room_for(&shared(located)?, without);
+    /// The same once these have left.
+    pub fn fit_after(&self, located: &Located, leaving: Leaving<'_>) -> Result<Fit, DaemonError> {
+        let room = &self.room_for(&shared(located)?, leaving);
         let needs = self.needs(located, room)?;
         let fitted = fit(needs, self.wishes, room);
         fitted.map_err(|refusal| DaemonError::DoesNotFit {
@@ -495,6 +439,11 @@ impl Device {
         &self.room
     }
 
+    /// The same with the memory that KV caches would give to another model.
+    pub fn most_room(&self) -> Room {
+        self.room_for(&[], SPARE_PAGES)
+    }
+
     /// The device's memory without any model.
     pub fn whole_room(&self) -> &Room {
         &self.whole
@@ -513,13 +462,24 @@ impl Device {
     pub fn leave_room_for_one(&mut self) {
         let most = self.held.iter().map(|held| held.fit.total_bytes).max();
         self.whole.free_bytes = self.whole.kept_bytes + most.unwrap_or(0) * 3 / 2;
-        self.room = self.room_for(&[], &[]);
+        self.room = self.room_for(&[], Leaving::default());
     }
 
     #[cfg(test)]
     pub fn leave_no_room(&mut self) {
-        self.whole.free_bytes -= self.room.left_bytes();
-        self.room = self.room_for(&[], &[]);
+        self.take_room(self.room.left_bytes());
+    }
+
+    #[cfg(test)]
+    pub fn give_room(&mut self, bytes: u64) {
+        self.whole.free_bytes += bytes;
+        self.room = self.room_for(&[], Leaving::default());
+    }
+
+    #[cfg(test)]
+    pub fn take_room(&mut self, bytes: u64) {
+        self.whole.free_bytes -= bytes;
+        self.room = self.room_for(&[], Leaving::default());
     }
 
     pub fn engines(&self) -> &Engines {
