@@ -2,8 +2,7 @@
 //!
 //! With the feature `flash-attn` and half-precision pages attention is one call of paged flash attention; otherwise our
 //! kernels attend if they support the head dimension; otherwise the pages of each sequence are gathered and multiplied
-//! with candle's operations. The gathering path runs on any device, so the CPU tests cover it. Matrix products on a GPU
-//! run in cuBLAS: results may differ in the last bits with the shape of a step.
+//! with candle's operations, on any device. Products on a GPU run in cuBLAS: last bits may differ with a step's shape.
 
 #[cfg_attr(feature = "flash-attn", path = "flash.rs")]
 #[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]

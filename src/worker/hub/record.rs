@@ -222,8 +222,8 @@ pub fn add_read(
     })
 }
 
-/// Records the use of files that were pulled, together, at a time in milliseconds. It counts as later than every other use in
-/// the repository.
+/// Records the use of files that were pulled, together, at a time in milliseconds, and as later than every other use in the
+/// repository.
 pub fn note_use<'a>(
     records_dir: &Path,
     repository: &Repository,

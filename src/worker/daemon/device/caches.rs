@@ -12,7 +12,7 @@ use muster_engine::runtime::{PAGE_TOKENS, SharedWeights};
 pub(super) struct HeldModel {
     pub name: String,
     pub fit: Fit,
-    /// Its KV cache does not shrink below so many tokens, and does not grow beyond so many.
+    /// Tokens below which its KV cache does not shrink, and beyond which it does not grow.
     pub least_tokens: usize,
     pub most_tokens: usize,
     /// The weights that other models may hold, too.

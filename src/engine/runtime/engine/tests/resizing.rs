@@ -51,19 +51,13 @@ async fn a_smaller_and_a_larger_cache_change_no_text() {
         .collect();
     let (fake, gate) = Fake::gated(Rule::Rambles);
     let runtime = loaded(&fake, 40).await;
-    let early = tokio::spawn({
-        let runtime = runtime.clone();
-        async move { text(&runtime, limited("early", 200)).await }
-    });
-    for _ in 0..201 {
-        gate.send(()).unwrap();
-    }
-    let early = early.await.unwrap();
+    (0..201).for_each(|_| gate.send(()).unwrap());
+    let early = text(&runtime, limited("early", 200)).await;
     let mut crowd = Vec::new();
     for prompt in &prompts {
         crowd.push(runtime.generate(limited(prompt, 100)).await.unwrap());
     }
-    // They have two or three pages each, and more with each step.
+    // Each of the texts has two or three pages, and more with each step.
     (0..20).for_each(|_| gate.send(()).unwrap());
     until_running(&runtime, 6).await;
     let steps = fake.steps();
