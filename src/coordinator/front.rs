@@ -87,6 +87,10 @@ impl Front {
         let (listener, first) = twice(listener)?;
         let starting = http::starting(condition.clone());
         let Serving { tls, connections } = serving.clone();
+        let connections = Connections {
+            is_succeeded: true,
+            ..connections
+        };
         serve(first, starting, tls, connections, &until_started);
         Ok(Self::Alone(Alone {
             listener,
