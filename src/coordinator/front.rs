@@ -16,7 +16,7 @@ use super::http::serve::{Connections, HouseholdLimit, Tls, serve};
 use super::leadership::Epoch;
 use super::start::{StartError, twice};
 use super::state::Doors;
-use super::storage::{Leader, Location, StorageError, announce, shared_facts};
+use super::storage::{Leader, Location, StorageError, announce, follow, shared_facts};
 use muster_process::tasks::Tasks;
 
 /// Time for replies to requests from before the start, until the router takes over.
@@ -87,6 +87,10 @@ impl Front {
         let (listener, first) = twice(listener)?;
         let starting = http::starting(condition.clone());
         let Serving { tls, connections } = serving.clone();
+        let connections = Connections {
+            is_succeeded: true,
+            ..connections
+        };
         serve(first, starting, tls, connections, &until_started);
         Ok(Self::Alone(Alone {
             listener,
@@ -115,11 +119,12 @@ impl Front {
             });
         }
         let secret = cluster_secret(secret, facts.secret_check)?;
-        let node = Node::new(&secret, &settings.settings, tasks);
+        let node = Node::new(&settings.address, &secret, &settings.settings, tasks);
         let Serving { tls, connections } = serving;
         let household_limit = serve(listener, node.router(), tls, connections, tasks);
         node.exempt_nodes_from(household_limit.clone());
         node.probe(tasks);
+        tasks.start(follow_to_the_end(node.clone(), database.clone()));
         Ok(Self::InCluster(InCluster {
             node,
             household_limit,
@@ -128,8 +133,12 @@ impl Front {
         }))
     }
 
-    pub fn is_in_cluster(&self) -> bool {
-        matches!(self, Self::InCluster(_))
+    /// `None` without a cluster.
+    pub fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Alone(_) => None,
+            Self::InCluster(cluster) => Some(&cluster.node),
+        }
     }
 
     /// Another coordinator leads.
@@ -177,4 +186,11 @@ impl Front {
             }
         }
     }
+}
+
+/// Once the node hands over or stops, its requests go on at the next leader.
+async fn follow_to_the_end(node: Node, database: Location) {
+    node.leaving().await;
+    let follows = || node.needs_leader();
+    follow(&database, |leader| node.follow(leader), follows).await;
 }

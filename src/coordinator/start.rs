@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use super::accounts::{Accounts, NewKey, NoAdministrator, OpenError, SecretError, SecretSource};
@@ -18,6 +18,7 @@ use super::dispatch::Facts;
 use super::egress::Egress;
 use super::erasure::{ErasureParts, Erasures};
 use super::front::{ClusterSettings, Front, Serving};
+use super::http::cluster::Node;
 pub use super::http::serve::TlsFiles;
 use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError};
 use super::kudos::{Aside, Settlement};
@@ -143,6 +144,10 @@ pub struct Coordinator {
     workers: Workers,
     first_key: Option<NewKey>,
     leadership: Leadership,
+    /// `None` without a cluster.
+    node: Option<Node>,
+    /// Everything that only the leader runs.
+    duties: Tasks,
     tasks: Tasks,
     _lock: Option<File>,
 }
@@ -179,6 +184,13 @@ impl Coordinator {
                 Front::in_cluster(listener, serving, condition, cluster, shared, tasks).await?
             }
         };
+        let node = front.node().cloned();
+        // In a cluster the leader's part ends before its connections, whose requests go on at the next leader.
+        let duties = match &node {
+            None => tasks.clone(),
+            Some(_) => tasks.part(),
+        };
+        let (all, tasks) = (tasks, &duties);
         let leadership = lead(&settings.database, |leader| front.follow(leader), tasks).await?;
         front.elected();
         let store = Store::open_as(leadership.clone(), &settings.database, tasks).await?;
@@ -199,7 +211,7 @@ impl Coordinator {
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
         let mut switchboard = Switchboard::led(leadership.clone(), settings.dispatch, books, tasks);
-        if front.is_in_cluster() {
+        if node.is_some() {
             switchboard = switchboard.with_workers_by(Instant::now() + WORKERS_CONNECT);
         }
         let gives_months = settings.doors.development.is_none();
@@ -226,9 +238,7 @@ impl Coordinator {
         let workers = doors.workers.clone();
         let live_settings = doors.settings.clone();
         let epoch = leadership.epoch();
-        let household_limit = front
-            .answer(doors, epoch, &settings.database, tasks)
-            .await?;
+        let household_limit = front.answer(doors, epoch, &settings.database, all).await?;
         if let Some(certificates) = &certificates {
             certificates.watch(tasks);
         }
@@ -245,7 +255,9 @@ impl Coordinator {
             workers,
             first_key,
             leadership,
-            tasks: tasks.clone(),
+            node,
+            tasks: all.clone(),
+            duties,
             _lock: lock,
         })
     }
@@ -308,14 +320,40 @@ impl Coordinator {
         self.leadership.fenced().await;
     }
 
-    /// Drains: refuses new work and waits for running jobs.
+    /// Refuses new work and waits for running jobs. The leader of a cluster with other nodes hands over instead.
     pub async fn drain(self, within: Duration) -> Drained {
         self.condition.enter(Phase::Draining);
+        if let Some(node) = self.node.clone().filter(Node::has_followers) {
+            return self.hand_over(&node, within).await;
+        }
         let drained = self.switchboard.drain(within).await;
-        if !self.tasks.stop(LAST_WORDS).await {
+        let (duties, all) = tokio::join!(self.duties.stop(LAST_WORDS), self.tasks.stop(LAST_WORDS));
+        if !(duties && all) {
             warn!("shutdown timed out: open responses or pending writes were dropped");
         }
         drained
+    }
+
+    /// Ends the leadership as soon as ended jobs are settled. Another node leads then, and clients of this one go on through
+    /// it; the process ends with their requests.
+    async fn hand_over(self, node: &Node, within: Duration) -> Drained {
+        let until = Instant::now() + within;
+        info!("handing over to another coordinator of the cluster");
+        node.resign();
+        self.switchboard.hand_over(SETTLED).await;
+        if !self.duties.stop(LAST_WORDS).await {
+            warn!("handing over timed out: open responses or pending writes were dropped");
+        }
+        match timeout_at(until, node.follows()).await {
+            Ok(()) => info!("another coordinator leads; requests of this one go on through it"),
+            Err(_) => warn!("no other coordinator leads yet: the requests of this one are dropped"),
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let cut_off = match self.tasks.stop(left).await {
+            true => 0,
+            false => node.open_requests() as u64,
+        };
+        Drained { cut_off }
     }
 }
 
@@ -439,6 +477,8 @@ pub async fn doors(
 
 /// In a cluster: time for the workers of the coordinator that led before to connect to this one.
 const WORKERS_CONNECT: Duration = Duration::from_secs(15);
+/// Time for settlements before another coordinator leads.
+const SETTLED: Duration = Duration::from_millis(500);
 /// Time for settlements, ends of streams and close frames after the last job.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 

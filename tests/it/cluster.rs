@@ -1,8 +1,11 @@
 //! Three coordinators of one database, each with its own address: any of them answers whatever comes to it.
 
+use std::fs::File;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use muster::coordinator::storage::{Location, Store};
 use muster::protocol::job::Kudos;
@@ -86,18 +89,41 @@ impl Cluster {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
+        self.node_at(name, secret, &address)
+    }
+
+    fn node_at(&self, name: &str, secret: &str, address: &str) -> Service {
         let url = format!("http://{address}");
         let folder = self.folder.path();
-        let command = worker(&["serve", "--listen", &address, "--data-dir"]);
+        let command = worker(&["serve", "--listen", address, "--data-dir"]);
         let mut command = self
             .with_settings(command, Some(&url))
             .env("MUSTER_SERVE_SECRET", secret)
             .command();
-        let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
+        let log = folder.join(format!("{name}.log"));
+        let log = File::options().create(true).append(true).open(log).unwrap();
         let command = command.arg(folder.join(name)).stdout(Stdio::null());
         Service {
             process: Process(command.stderr(log).spawn().unwrap()),
             url,
+            key: self.key.clone(),
+        }
+    }
+
+    /// A TCP balancer before all nodes, in the shape of a node.
+    fn balancer(&self) -> Service {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/balancer.py");
+        let file = self.folder.path().join("balancer");
+        let mut command = Command::new("python3");
+        command.arg(script).arg(&file);
+        let addresses = self.nodes.iter().map(Service::address);
+        let child = command.args(addresses).spawn().unwrap();
+        let url = eventually_blocking("the balancer to listen", || {
+            std::fs::read_to_string(&file).map_err(|error| error.to_string())
+        });
+        Service {
+            process: Process(child),
+            url: url.trim().to_owned(),
             key: self.key.clone(),
         }
     }
@@ -118,7 +144,7 @@ impl Cluster {
         let row = sqlx::Executor::fetch_one(&mut connection, "SELECT COUNT(*) FROM settled");
         let settled: i64 = sqlx::Row::try_get(&row.await.unwrap(), 0).unwrap();
         assert_eq!(settled, jobs);
-        tasks.stop(std::time::Duration::from_secs(5)).await;
+        tasks.stop(Duration::from_secs(5)).await;
     }
 }
 
@@ -260,14 +286,7 @@ async fn a_killed_leader_is_replaced_and_requests_at_the_others_wait_for_the_nex
         .iter()
         .position(|node| health(node)["role"].is_null());
     let mut next = cluster.nodes.remove(at.unwrap());
-    let pid = next.process.0.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    next.process.signal("-TERM");
     let last = &cluster.nodes[0];
     eventually_blocking("the last coordinator to lead", || {
         let now = health(last);
@@ -305,11 +324,13 @@ async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
         unreachable!()
     };
     let expected = (leader.told(5), leader.reply(leader.chat(&both(false))));
+    let expected_plain = leader.told(8);
     let mut story = Stream::open(second.story(5, true));
     let stories = third.chat(&both(true)).spawn().unwrap();
+    let plain = third.story(8, false).spawn().unwrap();
     story.read_some();
-    eventually_blocking("three jobs to run", || {
-        curl(&["-s", &format!("{}/metrics", leader.url)]).contains("\nmuster_jobs_running 3")
+    eventually_blocking("four jobs to run", || {
+        curl(&["-s", &format!("{}/metrics", leader.url)]).contains("\nmuster_jobs_running 4")
     });
     drop(leader);
     let (text, usage) = story.read_all();
@@ -344,8 +365,161 @@ async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
         // The next leader is one of them, and has the counter as well.
         assert!(metrics.contains(&line), "{metrics}");
     }
+    // A text that is not streamed is told again.
+    let plain = plain.wait_with_output().unwrap().stdout;
+    let plain: Value = serde_json::from_slice(&plain).unwrap();
+    let told = &plain["choices"][0]["message"]["content"];
+    assert_eq!(told, &expected_plain, "{plain}");
     // Each job once, whichever coordinator ended it.
-    cluster.assert_settled(6).await;
+    cluster.assert_settled(8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_leader_hands_over_within_seconds_and_texts_go_on_at_every_node() {
+    let server = Server::new();
+    let mut cluster = Cluster::start(&server, 3);
+    let _worker = cluster.nodes[1].worker(cluster.folder.path(), "at-the-second");
+    let [leader, second, third] = &cluster.nodes[..] else {
+        unreachable!()
+    };
+    let expected: Vec<String> = (1..=4).map(|seed| leader.told(seed)).collect();
+    let mut streams = [
+        Stream::open(leader.story(1, true)),
+        Stream::open(second.story(2, true)),
+    ];
+    let plain = [(leader, 3), (third, 4)].map(|(node, seed)| {
+        let story = node.story(seed, false).spawn();
+        story.unwrap()
+    });
+    streams.iter_mut().for_each(Stream::read_some);
+    eventually_blocking("four jobs to run", || {
+        curl(&["-s", &format!("{}/metrics", leader.url)]).contains("\nmuster_jobs_running 4")
+    });
+    let stopped = Instant::now();
+    leader.process.signal("-TERM");
+    eventually_blocking("the next leader", || {
+        let leads =
+            |node: &&Service| health(node)["status"] == "ready" && health(node)["role"].is_null();
+        [second, third].iter().any(|node| leads(node))
+    });
+    let took = stopped.elapsed();
+    eprintln!("a stopped leader was replaced in {took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    for (stream, expected) in streams.into_iter().zip(&expected) {
+        let (text, usage) = stream.read_all();
+        assert_eq!(&text, expected);
+        assert_eq!(usage["completion_tokens"], 700);
+    }
+    for (told, expected) in plain.into_iter().zip(&expected[2..]) {
+        let reply = String::from_utf8(told.wait_with_output().unwrap().stdout).unwrap();
+        let told: Value = serde_json::from_str(&reply).unwrap();
+        let told = &told["choices"][0]["message"]["content"];
+        assert_eq!(told, expected, "{reply}");
+    }
+    let status = ended(&mut cluster.nodes[0].process.0);
+    let log = cluster.log("node-0");
+    assert!(status.success(), "{log}");
+    assert!(log.contains("another coordinator leads"), "{log}");
+    cluster.assert_settled(8).await;
+}
+
+/// Sends the request through the balancer until it is served. A 503 with `Retry-After` is repeated.
+fn insist(balancer: &Service, body: &Value, refused: &AtomicI64) -> String {
+    let (key, body) = (format!("apikey: {}", balancer.key), body.to_string());
+    let url = format!("{}/v1/chat/completions", balancer.url);
+    eventually_blocking("a request to be served", || {
+        let answer = curl(&["-siN", "-m", "120", "-d", &body, "-H", &key, &url]);
+        let (head, reply) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        if head.starts_with("HTTP/1.1 200") {
+            return Ok(reply.to_owned());
+        }
+        let has_time = head.to_ascii_lowercase().contains("\r\nretry-after: ");
+        assert!(head.starts_with("HTTP/1.1 503") && has_time, "{answer:?}");
+        refused.fetch_add(1, Ordering::Relaxed);
+        Err(answer)
+    })
+}
+
+/// The text of a reply, in one piece or streamed.
+fn text_of(reply: &str, is_streamed: bool) -> String {
+    let content = |chunk: &str, field: &str| {
+        let chunk: Value = serde_json::from_str(chunk).unwrap();
+        let content = chunk["choices"][0][field]["content"].as_str();
+        content.unwrap_or_default().to_owned()
+    };
+    if !is_streamed {
+        return content(reply, "message");
+    }
+    assert!(reply.trim_end().ends_with("data: [DONE]"), "{reply}");
+    let chunks = reply
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: {"));
+    chunks
+        .map(|chunk| content(&format!("{{{chunk}"), "delta"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_restarted_one_by_one_under_load_and_every_request_is_served() {
+    let server = Server::new();
+    let mut cluster = Cluster::start(&server, 3);
+    let balancer = cluster.balancer();
+    let _worker = balancer.worker(cluster.folder.path(), "behind-the-balancer");
+    let request = |seed: u64, is_streamed: bool| {
+        json!({
+            "model": "demo-text", "stream": is_streamed, "seed": seed, "temperature": 1.2, "max_tokens": 300,
+            "logit_bias": { "1": -100, "2": -100, "3": -100 },
+            "messages": [{ "role": "user", "content": "Tell me a story." }],
+        })
+    };
+    let refused = AtomicI64::new(0);
+    let expected: Vec<String> = (0..4)
+        .map(|seed| text_of(&insist(&balancer, &request(seed, false), &refused), false))
+        .collect();
+    let (served, is_over) = (AtomicI64::new(4), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for (seed, expected) in (0..).zip(&expected) {
+            let is_streamed = seed % 2 == 0;
+            let (balancer, refused) = (&balancer, &refused);
+            let (served, is_over) = (&served, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let reply = insist(balancer, &request(seed, is_streamed), refused);
+                    assert_eq!(&text_of(&reply, is_streamed), expected);
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        // Ends the load if a restart fails.
+        let _over = Over(&is_over);
+        for number in 0..cluster.nodes.len() {
+            let before = served.load(Ordering::Relaxed);
+            eventually_blocking("requests served since the last restart", || {
+                served.load(Ordering::Relaxed) >= before + 4
+            });
+            let node = &mut cluster.nodes[number];
+            node.process.signal("-TERM");
+            let (status, address) = (ended(&mut node.process.0), node.address());
+            let name = format!("node-{number}");
+            assert!(status.success(), "{}", cluster.log(&name));
+            let again = cluster.node_at(&name, SECRET, &address);
+            until(&again, "ready");
+            cluster.nodes[number] = again;
+        }
+    });
+    let served = served.into_inner();
+    let refused = refused.into_inner();
+    eprintln!("{served} requests were served, {refused} times one was to be repeated");
+    cluster.assert_settled(served).await;
+}
+
+/// Sets the flag when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

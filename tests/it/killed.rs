@@ -26,8 +26,12 @@ impl Drop for Process {
 impl Process {
     /// Stops the process, with its sockets still open.
     fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
-        let status = Command::new("kill").args(["-STOP", &pid]).status();
+        let status = Command::new("kill").args([name, &pid]).status();
         assert!(status.unwrap().success());
     }
 }
@@ -84,6 +88,11 @@ impl Service {
             self.workers().contains(&name.to_owned())
         });
         process
+    }
+
+    /// `HOST:PORT`.
+    pub fn address(&self) -> String {
+        self.url.trim_start_matches("http://").to_owned()
     }
 
     pub fn workers(&self) -> Vec<String> {

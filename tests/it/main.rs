@@ -78,6 +78,8 @@ mod limits;
 #[cfg(feature = "coordinator")]
 mod link;
 #[cfg(feature = "coordinator")]
+mod lost_leader;
+#[cfg(feature = "coordinator")]
 mod media;
 #[cfg(feature = "coordinator")]
 mod media_jobs;

@@ -35,7 +35,8 @@ pub enum Effect {
     Returned {
         job: JobId,
     },
-    /// A stored job leaves memory unfinished; it is still on disk and is loaded again later.
+    /// A job leaves memory unfinished and unsettled: it is on disk and is loaded again later, or another coordinator gets
+    /// it from the node of its client.
     Park {
         job: JobId,
     },

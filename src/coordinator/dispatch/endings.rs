@@ -345,7 +345,28 @@ impl Dispatcher {
         }
     }
 
-    /// Removes a durable job from memory without ending it.
+    /// Leaves the jobs to another coordinator, which gets them from the database or from their clients' nodes. Jobs that
+    /// have ended, by their worker or by a cancel, are settled here.
+    pub(super) fn hand_over(&mut self, out: &mut Vec<Effect>) {
+        self.draining = true;
+        if self.jobs.is_empty() {
+            return out.push(Effect::Drained);
+        }
+        let mut open: Vec<JobId> = self.jobs.keys().copied().collect();
+        open.sort_unstable();
+        for job in open {
+            let state = self.jobs.get(&job).map(|entry| &entry.state);
+            match state {
+                None | Some(State::Settling(_)) => {}
+                Some(State::Running(lease)) if matches!(lease.phase, Phase::Cancelling { .. }) => {
+                    self.cancel_confirmed(job, None, out);
+                }
+                Some(State::Queued | State::Running(_)) => self.park(job, out),
+            }
+        }
+    }
+
+    /// Removes a job from memory without ending it.
     pub(super) fn park(&mut self, job: JobId, out: &mut Vec<Effect>) {
         let Some(entry) = self.jobs.get(&job) else {
             return;

@@ -104,6 +104,8 @@ pub enum Input {
     Drain {
         within: Duration,
     },
+    /// Accept no more jobs, and leave the open ones to another coordinator.
+    HandOver,
 
     /// Time has passed; [`super::Dispatcher::next_wake`] is the next useful time for it.
     Tick,

@@ -255,6 +255,7 @@ impl Dispatcher {
             Input::DrainWorker { worker, within } => self.drain_worker(worker, within, out),
             Input::Limits(limits) => self.settings.set_limits(limits),
             Input::Drain { within } => self.drain(within, out),
+            Input::HandOver => self.hand_over(out),
             Input::Pause => self.is_paused = true,
             Input::Resume => self.resume_placing(),
             Input::Tick => {}

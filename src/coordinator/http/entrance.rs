@@ -28,6 +28,7 @@ use muster_protocol::ollama;
 
 use super::address::{Address, PeerAddress, Proxied};
 use super::auth::key_in;
+use super::journal::JournaledRequest;
 use super::legacy::BASE;
 use super::{reply, unbuilt};
 
@@ -58,7 +59,9 @@ pub async fn pass(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let id = RequestId::random();
+    let journaled = request.extensions().get::<JournaledRequest>();
+    let id = journaled.and_then(|journaled| journaled.id);
+    let id = id.unwrap_or_else(RequestId::random);
     let name = client_name(request.headers()).unwrap_or_else(|| own_name(id));
     let proxies = &settings.trusted_proxies;
     let address = Address::of(request.extensions(), request.headers(), proxies);

@@ -1,6 +1,7 @@
 //! Health checks. `/health` is always 200 and lists problems for operators and monitors; `/health/ready` and
 //! `/health/live` answer by their status code, for load balancers and supervisors.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
@@ -14,15 +15,21 @@ use crate::storage::Store;
 use crate::switchboard::Switchboard;
 use muster_protocol::job::FailureKind;
 
+use super::cluster::ClusterNodes;
 use super::reply::{self, Reply};
 
 pub async fn show(
     State(store): State<Store>,
     State(media): State<Media>,
     State(board): State<Switchboard>,
+    nodes: Option<Extension<ClusterNodes>>,
 ) -> Reply {
     let overview = board.overview();
-    let problems = problems(&store, &media);
+    let mut problems = problems(&store, &media);
+    if let Some(Extension(nodes)) = &nodes {
+        let cut_off = nodes.problems();
+        problems.extend(cut_off.map(|cause| json!({"part": "cluster", "cause": cause})));
+    }
     let models: Vec<&str> = overview.models.iter().map(|model| &*model.name).collect();
     let mut health = json!({
         "status": if problems.is_empty() { "ok" } else { "degraded" },
@@ -35,6 +42,9 @@ pub async fn show(
     });
     if !problems.is_empty() {
         health["problems"] = problems.into();
+    }
+    if let Some(Extension(nodes)) = nodes {
+        health["cluster"] = nodes.to_json();
     }
     Reply(health)
 }

@@ -14,10 +14,12 @@ use muster_protocol::job::{Event, JobId, RequestId, UnixMillis};
 use muster_protocol::link::{About, Done, FromWorker, write_tokens};
 use muster_protocol::openai::chat::Ending;
 
-/// In a request of a node: the reply may have a journal. In the reply: it has one.
+/// In a request of a node: its id; the reply may have a journal. In the reply: it has one.
 pub const JOURNAL: HeaderName = HeaderName::from_static("muster-journal");
 /// In a request of a node: so many bytes of the body are the journal of a reply to continue; the client's body follows.
 pub const CONTINUES: HeaderName = HeaderName::from_static("muster-continues");
+/// In a request of a node: an earlier leader was lost with it, and the client has nothing of a reply.
+pub const REPEATS: HeaderName = HeaderName::from_static("muster-repeats");
 
 /// Limit of a journal that is kept: the longest output that dispatch keeps, with its frames.
 pub const MOST_JOURNAL: usize = 16 << 20;
@@ -26,11 +28,33 @@ const LENGTHS: usize = 8;
 /// Limit of the parts of a frame.
 const MOST_PART: usize = MOST_JOURNAL;
 
-/// A request that another node forwarded, and which may be continued.
+/// A request that its node may send to another coordinator, if this one is lost.
 #[derive(Debug, Clone, Default)]
 pub struct JournaledRequest {
+    /// The same at every coordinator; `None` from nodes of earlier versions.
+    pub id: Option<RequestId>,
+    /// An earlier coordinator was lost with the request, which is not run again if that has settled it.
+    pub is_repeated: bool,
     /// The reply so far, if an earlier coordinator began it.
     pub continues: Option<Arc<Journal>>,
+}
+
+impl JournaledRequest {
+    /// Of a client, before any coordinator gets it.
+    pub fn first() -> Self {
+        Self {
+            id: Some(RequestId::random()),
+            ..Self::default()
+        }
+    }
+
+    pub fn continuing(journal: Journal) -> Self {
+        Self {
+            id: Some(journal.head.request),
+            is_repeated: false,
+            continues: Some(Arc::new(journal)),
+        }
+    }
 }
 
 /// Facts of the reply that do not follow from its request.

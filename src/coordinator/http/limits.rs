@@ -59,8 +59,8 @@ pub async fn count(
     next: Next,
 ) -> Response {
     let journaled = request.extensions().get::<JournaledRequest>();
-    if journaled.is_some_and(|it| it.continues.is_some()) {
-        // The coordinator that began the reply counted it.
+    if journaled.is_some_and(|it| it.is_repeated || it.continues.is_some()) {
+        // The coordinator that was lost with it counted it.
         return next.run(request).await;
     }
     let Some(tally) = limits.ask(caller.key, Instant::now()) else {

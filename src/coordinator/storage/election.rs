@@ -12,7 +12,7 @@ use sqlx::any::install_default_drivers;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor, Row};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::clock::wall_clock;
 use crate::leadership::{Epoch, Leadership};
@@ -126,6 +126,39 @@ pub async fn lead(
     let keep = keep(session, leadership.clone(), tasks.stopping());
     tasks.start(keep);
     Ok(leadership)
+}
+
+/// Calls `follow` with the leader at each check, without becoming one, for as long as `follows`. For a coordinator that
+/// ends, whose requests go on at the next leader.
+pub async fn follow(
+    location: &Location,
+    mut follow: impl FnMut(Option<&Leader>),
+    follows: impl Fn() -> bool,
+) {
+    let mut connection: Option<AnyConnection> = None;
+    while follows() {
+        let looked = timeout(PATIENCE, look_on(&mut connection, location)).await;
+        match looked.unwrap_or_else(|_| Err(slow())) {
+            Ok(leader) => follow(leader.as_ref()),
+            Err(error) => {
+                connection = None;
+                debug!("looking for the leading coordinator of {location} failed: {error}");
+            }
+        }
+        sleep(LOOKS).await;
+    }
+}
+
+async fn look_on(
+    connection: &mut Option<AnyConnection>,
+    location: &Location,
+) -> Result<Option<Leader>, StorageError> {
+    if connection.is_none() {
+        *connection = Some(open(location).await?);
+    }
+    let connection = connection.as_mut().ok_or(StorageError::Closed)?;
+    let lease = lease(connection, LeaseSchema::LeaseAndAddress).await?;
+    Ok(lease.map(|(leader, _)| leader))
 }
 
 /// The session that holds the lock and renews the lease.

@@ -95,7 +95,7 @@ pub use credits::{
     AccountCredits, CreditGrant, CreditHold, CreditKind, CreditOutcome, CreditRelease, CreditRow,
     RequestCount,
 };
-pub use election::{Leader, SharedFacts, announce, lead, shared_facts};
+pub use election::{Leader, SharedFacts, announce, follow, lead, shared_facts};
 pub use erasures::AccountChange;
 pub use error::StorageError;
 pub use export::ExportSection;

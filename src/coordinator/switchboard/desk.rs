@@ -98,6 +98,9 @@ pub enum Message {
         within: Duration,
         done: oneshot::Sender<Drained>,
     },
+    HandOver {
+        done: oneshot::Sender<Drained>,
+    },
 }
 
 /// Received messages that are not handled yet.
@@ -352,6 +355,11 @@ impl Desk {
                 self.draining.push(done);
                 self.is_draining = true;
                 self.handle(Input::Drain { within });
+            }
+            Message::HandOver { done } => {
+                self.draining.push(done);
+                self.is_draining = true;
+                self.handle(Input::HandOver);
             }
         }
     }

@@ -183,7 +183,7 @@ impl Lines {
 
     /// Removes a job from memory without an end.
     pub fn park(&mut self, job: JobId) -> Option<Waker> {
-        self.open.remove(&job).and_then(|line| line.pipe.close())
+        self.open.remove(&job).and_then(|line| line.pipe.park())
     }
 
     pub fn len(&self) -> usize {

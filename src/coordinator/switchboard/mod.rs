@@ -272,6 +272,17 @@ impl Switchboard {
         }
     }
 
+    /// Leaves the open jobs to another coordinator, and returns when those that have ended are settled, after `within`
+    /// at the latest.
+    pub async fn hand_over(&self, within: Duration) {
+        let (done, handed_over) = oneshot::channel();
+        let sent = self.messages.send(Message::HandOver { done }).await;
+        if sent.is_ok() {
+            // Later settlements are written, or fail by the fence.
+            let _ = timeout(within, handed_over).await;
+        }
+    }
+
     /// Unfinished jobs, for a drain that ends without waiting.
     fn left_over(&self) -> Drained {
         let Figures {

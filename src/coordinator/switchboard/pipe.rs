@@ -51,6 +51,8 @@ pub(super) struct Pipe {
 pub(super) struct Waiting {
     pub deliveries: VecDeque<Delivery>,
     pub closed: bool,
+    /// Another coordinator goes on with the job.
+    pub is_parked: bool,
     reader: Option<Waker>,
     habits: Habits,
 }
@@ -112,6 +114,13 @@ impl Pipe {
     pub fn close(&self) -> Option<Waker> {
         let mut waiting = self.lock();
         waiting.closed = true;
+        waiting.wake()
+    }
+
+    /// Closes because the job is left to another coordinator.
+    pub fn park(&self) -> Option<Waker> {
+        let mut waiting = self.lock();
+        (waiting.closed, waiting.is_parked) = (true, true);
         waiting.wake()
     }
 

@@ -82,6 +82,11 @@ impl JobStream {
         self.whereabouts.clone().map(JobWatch)
     }
 
+    /// Whether the job was left to another coordinator, unsettled.
+    pub fn is_parked(&self) -> bool {
+        self.pipe.lock().is_parked
+    }
+
     /// The next delivery, `None` after the end. Available ones come without waiting.
     pub async fn next(&mut self) -> Option<Delivery> {
         poll_fn(|context| self.poll_delivery(context)).await

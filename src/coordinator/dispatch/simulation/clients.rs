@@ -138,11 +138,11 @@ impl Clients {
         }
     }
 
-    /// A durable job left on disk has not ended; the next process takes over.
-    pub fn park(&mut self, job: JobId) {
+    /// A durable job left on disk, or any that is handed over, has not ended; the next process takes over.
+    pub fn park(&mut self, job: JobId, is_handed_over: bool) {
         let client = self.jobs.get_mut(&job).unwrap();
         assert!(
-            client.durable && !client.ended,
+            (client.durable || is_handed_over) && !client.ended,
             "{job} was parked: {client:?}"
         );
         client.ended = true;

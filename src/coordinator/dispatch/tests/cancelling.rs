@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Desk, LIFETIME, done, done_with, failure_kind, make_only, secs, token};
 use crate::dispatch::{CancelReason, CloseReason, Effect, Input, Mono, Outcome, Said, Settings};
 use muster_protocol::job::{
-    AccountId, Event, Failure, FailureKind, FinishReason, Kind, Media, UnixMillis,
+    AccountId, Event, Failure, FailureKind, FinishReason, Kind, Kudos, Media, UnixMillis,
 };
 
 fn cancels(effects: &[Effect]) -> Vec<CancelReason> {
@@ -301,6 +301,49 @@ fn a_draining_coordinator_takes_nothing_and_parks_what_is_on_disk() {
         assert!(effects.iter().any(ended));
     }
     assert!(matches!(effects.last(), Some(Effect::Drained)));
+}
+
+#[test]
+fn a_coordinator_that_hands_over_settles_ended_jobs_and_leaves_the_others() {
+    let mut desk = Desk::new();
+    let mut registration = desk.registration(1, super::OURS);
+    registration.slots = 3;
+    desk.connect(registration);
+    let [running, ended, cancelled] = [(); 3].map(|()| desk.submit_one());
+    let offers = desk.offers();
+    let offer = |job| offers.iter().find(|offer| offer.job.id == job).unwrap();
+    let waiting = desk.submit_one();
+    desk.say(offer(cancelled), token(7));
+    desk.store = None;
+    desk.put(Input::Cancel { job: cancelled });
+    desk.say(offer(ended), done());
+    desk.take();
+    desk.put(Input::HandOver);
+    let effects = desk.take();
+    let mut parked = Vec::new();
+    let mut settling = Vec::new();
+    for effect in &effects {
+        match effect {
+            Effect::Park { job } => parked.push(*job),
+            Effect::Settle(facts) => settling.push(facts.job.id),
+            Effect::End { .. } | Effect::Drained => panic!("{effect:?}"),
+            _ => {}
+        }
+    }
+    parked.sort_unstable();
+    assert_eq!(
+        (parked, settling),
+        (vec![running, waiting], vec![cancelled])
+    );
+    for job in [ended, cancelled] {
+        let reward = Kudos(1);
+        desk.put(Input::Settled { job, reward });
+    }
+    assert!(matches!(desk.take().last(), Some(Effect::Drained)));
+    desk.submit_one();
+    let refused = |effect: &Effect| matches!(effect, Effect::Refused { .. });
+    assert!(desk.take().iter().any(refused));
+    desk.assert_nothing_left();
 }
 
 #[test]

@@ -4,24 +4,22 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use axum::http::header::{CONNECTION, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use axum::http::request::Parts;
 use axum::http::uri::{PathAndQuery, Uri};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use axum::response::Response;
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use muster_process::tasks::Tasks;
 
-use super::body::{BodyRecovery, LeaderBody, OutboundBody, recoverable};
+use super::body::{BodyRecovery, LAST_PIECE, LeaderBody, OutboundBody, recoverable};
 use super::{LeaderAddress, NOT_LEADING, signature, tunnel};
 
 /// Keeps connections to the leader open.
@@ -36,7 +34,11 @@ pub struct Forwarder {
 pub enum ForwardFailure {
     /// The leader did not process the request, which may be sent to the next one.
     NotSent(Box<Request>),
-    /// The leader may have processed the request.
+    /// The same, said by the node that got it: it does not lead, or hands over.
+    Returned(Box<Request>),
+    /// The leader may have processed the request, which is whole.
+    Lost(Box<Request>),
+    /// The leader may have processed the request, of which a part is gone.
     Broken,
 }
 
@@ -45,8 +47,6 @@ const CONNECTED: Duration = Duration::from_secs(1);
 /// The leader closes connections after two idle minutes.
 const IDLE: Duration = Duration::from_secs(60);
 const MOST_IDLE: usize = 256;
-/// Smaller bodies are read completely before they are sent, so that they can be sent again.
-const SMALL_BODY: u64 = 64 << 10;
 /// Headers of one connection, not of the request.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -75,19 +75,16 @@ impl Forwarder {
         }
     }
 
-    /// `signed` is the header with the client's address.
+    /// `signed` is the header with the client's address, and `copy` the body, if it is small.
     pub async fn forward(
         &self,
         leader: &LeaderAddress,
         signed: HeaderValue,
         request: Request,
+        copy: Option<Bytes>,
     ) -> Result<Response, ForwardFailure> {
         let (parts, body) = request.into_parts();
         let client = tunnel::wanted(&parts);
-        let Some((body, copy)) = small_body(&parts.headers, body).await else {
-            // The client disconnected before the end of its body.
-            return Err(ForwardFailure::Broken);
-        };
         let (body, recovery) = recoverable(body, copy);
         let outbound = outbound(&parts, client.is_some(), leader, signed, body);
         let Some(outbound) = outbound else {
@@ -96,7 +93,7 @@ impl Forwarder {
         let sending = self.client.request(outbound);
         let answered = tokio::select! {
             answered = sending => answered.map_err(Some),
-            () = leader.gone.cancelled() => Err(None),
+            () = silent_after(&leader.gone) => Err(None),
         };
         let response = match answered {
             Ok(response) => response,
@@ -109,7 +106,10 @@ impl Forwarder {
             }
         };
         if response.headers().contains_key(NOT_LEADING) {
-            return Err(failure(parts, recovery, true));
+            return Err(match failure(parts, recovery, true) {
+                ForwardFailure::NotSent(request) => ForwardFailure::Returned(request),
+                other => other,
+            });
         }
         if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (response.status(), client) {
             let end = (leader.gone.clone(), self.tasks.stopping());
@@ -119,27 +119,22 @@ impl Forwarder {
     }
 }
 
-/// A body of known small length, read completely, and its copy.
-async fn small_body(headers: &HeaderMap, body: Body) -> Option<(Body, Option<Bytes>)> {
-    let length = headers.get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    match length {
-        Some(1..=SMALL_BODY) => {
-            let bytes = body.collect().await.ok()?.to_bytes();
-            Some((Body::from(bytes.clone()), Some(bytes)))
-        }
-        _ => Some((body, None)),
-    }
+/// A leader that handed over sends its last replies; a suspended one would leave the client waiting.
+async fn silent_after(gone: &CancellationToken) {
+    gone.cancelled().await;
+    sleep(LAST_PIECE).await;
 }
 
 /// Requests with safe methods may be repeated after any failure.
 fn failure(parts: Parts, recovery: BodyRecovery, was_not_sent: bool) -> ForwardFailure {
-    if !was_not_sent && !parts.method.is_safe() {
+    let has_no_effect = was_not_sent || parts.method.is_safe();
+    let Some(body) = recovery.body() else {
         return ForwardFailure::Broken;
-    }
-    match recovery.body() {
-        Some(body) => ForwardFailure::NotSent(Box::new(Request::from_parts(parts, body))),
-        None => ForwardFailure::Broken,
+    };
+    let request = Box::new(Request::from_parts(parts, body));
+    match has_no_effect {
+        true => ForwardFailure::NotSent(request),
+        false => ForwardFailure::Lost(request),
     }
 }
 

@@ -9,10 +9,12 @@
 //! | `body` | request bodies that can be sent again |
 //! | `signature` | the header with the client's address of a forwarded request |
 //! | `probe` | periodic checks of the leader |
+//! | `others` | the other nodes, as the leader knows them |
 //! | `own` | routes of each node about itself |
 
 mod body;
 mod forward;
+mod others;
 mod own;
 mod probe;
 mod signature;
@@ -22,11 +24,11 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
-pub use own::NodeFigures;
+pub use own::{ClusterNodes, NodeFigures};
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -41,15 +44,17 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{info, warn};
 
+use crate::error::ApiError;
 use crate::leadership::Epoch;
 use crate::storage::Leader;
 use muster_process::tasks::Tasks;
 
 use super::address::PeerAddress;
-use super::journal::{CONTINUES, JOURNAL};
+use super::journal::{CONTINUES, JOURNAL, REPEATS};
 use super::serve::HouseholdLimit;
 use super::unbuilt;
 use forward::{ForwardFailure, Forwarder};
+use others::{LEAVES, NEAR, NODE, OtherNodes};
 use signature::{NodeHeader, NodeSigner};
 
 /// A coordinator of a cluster. Clones share the state.
@@ -58,6 +63,8 @@ pub struct Node(Arc<NodeState>);
 
 #[derive(Debug)]
 struct NodeState {
+    /// Own address for other nodes: `http://HOST:PORT`.
+    address: Arc<str>,
     role: watch::Sender<NodeRole>,
     signer: NodeSigner,
     forwarder: Forwarder,
@@ -71,6 +78,15 @@ struct NodeState {
     continued: AtomicU64,
     /// Bytes of journals of streams through this node.
     journals: Arc<AtomicUsize>,
+    /// Held by each request until its reply has begun, and by each stream that may go on at another leader.
+    work: Arc<()>,
+    /// The time of the last request of another node.
+    heard: Mutex<Option<Instant>>,
+    others: OtherNodes,
+    /// The last epoch in which this node led; 0 if it did not.
+    led: AtomicI64,
+    /// This node stops, or hands over.
+    leaving: CancellationToken,
     tasks: Tasks,
     /// Differing versions and settings of other nodes that were logged.
     other_builds: Mutex<HashSet<String>>,
@@ -96,17 +112,21 @@ struct LeaderAddress {
     gone: CancellationToken,
 }
 
-/// Set in responses of a node that does not lead to one that forwarded a request to it.
-const NOT_LEADING: HeaderName = HeaderName::from_static("muster-not-leading");
+/// Set in responses to a node that forwarded a request: this node does not lead, or hands over, and settled nothing of
+/// the request.
+pub const NOT_LEADING: HeaderName = HeaderName::from_static("muster-not-leading");
 /// Timeout of a request that waits for a leader: an election, and the start of the elected one.
 const HOLD: Duration = Duration::from_secs(10);
+/// Time in which a lost leader is replaced.
+const REPLACED: Duration = Duration::from_secs(5);
 /// Pause before the same leader is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Node {
     /// `secret` is shared by all nodes, and `settings` is a digest of the settings that should be.
-    pub fn new(secret: &[u8; 32], settings: &str, tasks: &Tasks) -> Self {
+    pub fn new(address: &str, secret: &[u8; 32], settings: &str, tasks: &Tasks) -> Self {
         Self(Arc::new(NodeState {
+            address: address.into(),
             role: watch::Sender::default(),
             signer: NodeSigner::new(secret, settings),
             forwarder: Forwarder::new(tasks),
@@ -117,6 +137,11 @@ impl Node {
             forged: AtomicU64::default(),
             continued: AtomicU64::default(),
             journals: Arc::default(),
+            work: Arc::default(),
+            heard: Mutex::default(),
+            others: OtherNodes::default(),
+            led: AtomicI64::default(),
+            leaving: tasks.stopping().child_token(),
             tasks: tasks.clone(),
             other_builds: Mutex::default(),
         }))
@@ -140,6 +165,9 @@ impl Node {
     /// Another coordinator leads, or none.
     pub fn follow(&self, leader: Option<&Leader>) {
         let leader = leader.and_then(|leader| Some((leader.epoch, leader.address.as_deref()?)));
+        // After its own time as leader, a node follows the next one only.
+        let led = self.0.led.load(Ordering::Relaxed);
+        let leader = leader.filter(|(epoch, _)| epoch.0 > led);
         let is_same = match (&*self.0.role.borrow(), leader) {
             (NodeRole::Following(now), Some(leader)) => (now.epoch, &*now.url) == leader,
             (NodeRole::Waiting, None) => true,
@@ -168,7 +196,54 @@ impl Node {
 
     /// This coordinator leads and serves requests itself.
     pub fn lead(&self, epoch: Epoch, router: Router) {
+        self.0.led.store(epoch.0, Ordering::Relaxed);
+        // Nodes from an earlier time as leader may have ended since.
+        self.0.others.forget();
         self.enter(NodeRole::Leading(epoch, router));
+    }
+
+    /// Leads no longer: requests wait for the next leader, as at the nodes that follow.
+    pub fn resign(&self) {
+        self.enter(NodeRole::Waiting);
+        self.0.leaving.cancel();
+    }
+
+    /// Whether another node can lead instead of this one.
+    pub fn has_followers(&self) -> bool {
+        let heard = *self.0.heard.lock();
+        heard.is_some_and(|heard| heard.elapsed() < NEAR)
+    }
+
+    /// Returns once this node hands over or stops.
+    pub async fn leaving(&self) {
+        self.0.leaving.cancelled().await;
+    }
+
+    /// Returns once another node leads.
+    pub async fn follows(&self) {
+        let mut role = self.0.role.subscribe();
+        // The sender lives as long as this node.
+        let _ = role
+            .wait_for(|role| matches!(role, NodeRole::Following(_)))
+            .await;
+    }
+
+    /// Whether requests of this node need a leader: until it stops and the last of them has ended.
+    pub fn needs_leader(&self) -> bool {
+        !self.0.tasks.stopping().is_cancelled() || self.open_requests() > 0
+    }
+
+    /// Requests without a reply so far, and streams that may go on at another leader.
+    pub fn open_requests(&self) -> usize {
+        Arc::strong_count(&self.0.work) - 1
+    }
+
+    fn working(&self) -> Arc<()> {
+        self.0.work.clone()
+    }
+
+    fn leads(&self) -> bool {
+        matches!(&*self.0.role.borrow(), NodeRole::Leading(..))
     }
 
     fn enter(&self, role: NodeRole) {
@@ -188,7 +263,7 @@ impl Node {
     /// without a valid signature is refused.
     fn sender(&self, request: &mut Request) -> Result<Option<IpAddr>, ()> {
         let Some(signed) = request.headers_mut().remove(signature::FORWARDED) else {
-            for name in [JOURNAL, CONTINUES] {
+            for name in [JOURNAL, CONTINUES, REPEATS, NODE, LEAVES] {
                 request.headers_mut().remove(name);
             }
             return Ok(None);
@@ -202,6 +277,8 @@ impl Node {
             );
             return Err(());
         };
+        *self.0.heard.lock() = Some(Instant::now());
+        self.0.others.hear(request.headers_mut());
         if let Some(limit) = self.0.household_limit.get() {
             limit.exempt(peer(request));
         }
@@ -243,76 +320,130 @@ async fn answer(State(node): State<Node>, mut request: Request) -> Response {
             &path,
         );
     };
-    if sender.is_some() {
-        let Some(opened) = streams::opened(request).await else {
-            let why = "the journal of the reply to continue cannot be read".to_owned();
-            return unbuilt::refuse(400, why, &path);
-        };
-        request = opened;
-    }
-    let deadline = Instant::now() + HOLD;
-    let mut role = node.0.role.subscribe();
-    loop {
-        let now = role.borrow_and_update().clone();
-        let pause = match now {
-            NodeRole::Leading(epoch, router) => {
-                if own::is_about_a_node(&path) {
-                    request.extensions_mut().insert(node.figures(Some(epoch)));
-                }
-                return router
-                    .oneshot(request)
-                    .await
-                    .unwrap_or_else(|never| match never {});
-            }
-            _ if sender.is_some() => return not_leading(),
-            NodeRole::Waiting => {
-                if let Some(response) = own::answer(&node, None, &path) {
-                    return response;
-                }
-                HOLD
-            }
-            NodeRole::Following(leader) => {
-                if let Some(response) = own::answer(&node, Some(&leader), &path) {
-                    return response;
-                }
-                match node.forward(&leader, request).await {
-                    Ok(response) => return response,
-                    Err(ForwardFailure::NotSent(back)) => request = *back,
-                    Err(ForwardFailure::Broken) => {
-                        return unbuilt::unavailable(
-                            "the leading coordinator ended while it had this request; repeat it",
-                            &path,
-                        );
-                    }
-                }
-                AGAIN
-            }
-        };
-        tokio::select! {
-            _ = role.changed() => {}
-            () = sleep(pause) => {}
-            () = sleep_until(deadline) => {
-                return unbuilt::unavailable(
-                    "no leading coordinator is reached; retry in a moment",
-                    &path,
-                );
-            }
-        }
+    match sender {
+        Some(_) => node.answer_node(request, &path).await,
+        None => node.answer_client(request, &path).await,
     }
 }
 
 impl Node {
+    /// A request that another node forwarded.
+    async fn answer_node(&self, request: Request, path: &str) -> Response {
+        let Some(mut request) = streams::opened(request).await else {
+            let why = "the journal of the reply to continue cannot be read".to_owned();
+            return unbuilt::refuse(400, why, path);
+        };
+        let role = self.0.role.borrow().clone();
+        let NodeRole::Leading(epoch, router) = role else {
+            return not_leading();
+        };
+        self.insert_figures(&mut request, epoch);
+        let response = router.oneshot(request).await;
+        response.unwrap_or_else(|never| match never {})
+    }
+
+    async fn answer_client(&self, request: Request, path: &str) -> Response {
+        let _working = self.working();
+        let (mut request, copy) = match body::read_small(request).await {
+            Ok(read) => read,
+            Err(broken) => return ApiError::from(broken).into_response(),
+        };
+        streams::mark(&mut request, copy.as_ref());
+        let mut deadline = Instant::now() + HOLD;
+        let mut lost_with: Option<Epoch> = None;
+        let mut role = self.0.role.subscribe();
+        loop {
+            let sent = Instant::now();
+            let now = role.borrow_and_update().clone();
+            if lost_with.take_if(|epoch| !now.follows(*epoch)).is_some() {
+                deadline = sent + HOLD;
+            }
+            let pause = match now {
+                // A request that it may have settled waits for its successor.
+                NodeRole::Following(leader) if lost_with == Some(leader.epoch) => HOLD,
+                NodeRole::Leading(epoch, router) => {
+                    self.insert_figures(&mut request, epoch);
+                    match self.run((epoch, router), request, copy.as_ref()).await {
+                        Ok(response) => return response,
+                        Err(back) => request = *back,
+                    }
+                    deadline += sent.elapsed();
+                    HOLD
+                }
+                NodeRole::Waiting => {
+                    if let Some(response) = own::answer(self, None, path) {
+                        return response;
+                    }
+                    HOLD
+                }
+                NodeRole::Following(leader) => {
+                    if let Some(response) = own::answer(self, Some(&leader), path) {
+                        return response;
+                    }
+                    match self.forward(&leader, request, copy.clone()).await {
+                        Ok(response) => return response,
+                        Err(ForwardFailure::NotSent(back)) => request = *back,
+                        Err(ForwardFailure::Returned(back)) => {
+                            request = *back;
+                            // The leader may have had it for long.
+                            deadline += sent.elapsed();
+                        }
+                        Err(ForwardFailure::Lost(back)) => {
+                            let Some(repeated) = streams::repeated(*back) else {
+                                return leader_ended(path);
+                            };
+                            request = repeated;
+                            lost_with = Some(leader.epoch);
+                            deadline = Instant::now() + REPLACED;
+                        }
+                        Err(ForwardFailure::Broken) => return leader_ended(path),
+                    }
+                    AGAIN
+                }
+            };
+            tokio::select! {
+                _ = role.changed() => {}
+                () = sleep(pause) => {}
+                () = sleep_until(deadline) => {
+                    if lost_with.is_some() {
+                        return leader_ended(path);
+                    }
+                    return unbuilt::unavailable(
+                        "no leading coordinator is reached; retry in a moment",
+                        path,
+                    );
+                }
+            }
+        }
+    }
+
+    fn insert_figures(&self, request: &mut Request, epoch: Epoch) {
+        if own::is_about_a_node(request.uri().path()) {
+            let figures = self.figures(Some(epoch));
+            request.extensions_mut().insert(figures);
+            let nodes = ClusterNodes {
+                epoch,
+                leader: self.0.address.clone(),
+                others: self.0.others.list(),
+            };
+            request.extensions_mut().insert(nodes);
+        }
+    }
+
     async fn forward(
         &self,
         leader: &LeaderAddress,
-        request: Request,
+        mut request: Request,
+        copy: Option<Bytes>,
     ) -> Result<Response, ForwardFailure> {
-        let client = peer(&request);
-        // The client disconnected before the end of its body.
-        let kept = streams::keep(request, client).await;
-        let (request, kept) = kept.map_err(|_| ForwardFailure::Broken)?;
-        let signed = self.0.signer.sign(client, &request);
-        let answered = self.0.forwarder.forward(leader, signed, request).await;
+        let kept = streams::keep(&request, copy.as_ref(), leader.epoch);
+        streams::write_mark(&mut request);
+        let signed = self.0.signer.sign(peer(&request), &request);
+        let answered = self
+            .0
+            .forwarder
+            .forward(leader, signed, request, copy)
+            .await;
         let answered = answered.map(|response| self.pass_on(response, kept));
         let count = match &answered {
             Ok(_) => &self.0.forwarded,
@@ -321,6 +452,19 @@ impl Node {
         count.fetch_add(1, Ordering::Relaxed);
         answered
     }
+}
+
+impl NodeRole {
+    fn follows(&self, leader: Epoch) -> bool {
+        matches!(self, Self::Following(now) if now.epoch == leader)
+    }
+}
+
+fn leader_ended(path: &str) -> Response {
+    unbuilt::unavailable(
+        "the leading coordinator ended while it had this request; repeat it",
+        path,
+    )
 }
 
 fn not_leading() -> Response {

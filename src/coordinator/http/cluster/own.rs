@@ -1,5 +1,6 @@
 //! Routes of a follower about itself: health and metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::http::StatusCode;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use crate::http::{health, metrics, reply};
 use crate::leadership::Epoch;
 
+use super::others::OtherNode;
 use super::{LeaderAddress, Node};
 
 /// Counters of a node since its start.
@@ -23,6 +25,43 @@ pub struct NodeFigures {
     pub forged: u64,
     /// Streams that went on at another leader.
     pub continued: u64,
+}
+
+/// The nodes of a cluster as its leader knows them.
+#[derive(Debug, Clone)]
+pub struct ClusterNodes {
+    pub epoch: Epoch,
+    pub leader: Arc<str>,
+    pub others: Vec<OtherNode>,
+}
+
+impl ClusterNodes {
+    pub fn to_json(&self) -> Value {
+        let leader = json!({"address": self.leader, "role": "leader", "status": "ready"});
+        let others = self.others.iter().map(|node| {
+            let status = if node.is_cut_off() {
+                "cut_off"
+            } else {
+                "ready"
+            };
+            json!({"address": node.address, "role": "follower", "status": status})
+        });
+        let nodes: Vec<Value> = [leader].into_iter().chain(others).collect();
+        json!({"epoch": self.epoch.0, "nodes": nodes})
+    }
+
+    /// A cause for each node that is cut off.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        let silent = self.others.iter().filter(|node| node.is_cut_off());
+        silent.map(|node| {
+            format!(
+                "the coordinator at {} was last heard {} s ago: it was killed, or cannot reach the leading one at {}",
+                node.address,
+                node.silent_for.as_secs(),
+                self.leader
+            )
+        })
+    }
 }
 
 impl Node {
@@ -77,6 +116,9 @@ pub fn answer(node: &Node, leader: Option<&LeaderAddress>, path: &str) -> Option
             &json!({"status": "live"}),
         )),
         "/health/ready" => Some(match (leader, reaches) {
+            _ if node.0.leaving.is_cancelled() => {
+                health::unavailable(&with_status(about, "draining"))
+            }
             (None, _) => health::unavailable(&with_status(about, "starting")),
             (Some(_), false) => health::unavailable(&with_status(about, "cut_off")),
             (Some(_), true) => reply::with_status(StatusCode::OK, &with_status(about, "ready")),

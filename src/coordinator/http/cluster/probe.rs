@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::others::{LEAVES, NODE};
 use super::{LeaderAddress, Node};
 
 const EVERY: Duration = Duration::from_millis(500);
@@ -21,7 +22,7 @@ pub async fn run(node: Node, stopping: CancellationToken) {
     loop {
         let leader = node.leader();
         let reaches = match &leader {
-            Some(leader) => answers(&node, leader).await,
+            Some(leader) => answers(&node, leader, false).await,
             None => false,
         };
         let reached = node.0.reaches_leader.swap(reaches, Ordering::Relaxed);
@@ -35,18 +36,32 @@ pub async fn run(node: Node, stopping: CancellationToken) {
             }
         }
         tokio::select! {
-            () = stopping.cancelled() => return,
+            () = stopping.cancelled() => break,
             () = sleep(EVERY) => {}
             _ = role.changed() => {}
         }
     }
+    if let Some(leader) = node.leader() {
+        answers(&node, &leader, true).await;
+    }
 }
 
-async fn answers(node: &Node, leader: &LeaderAddress) -> bool {
+async fn answers(node: &Node, leader: &LeaderAddress, is_last: bool) -> bool {
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = axum::http::Uri::from_static(PATH);
+    let headers = request.headers_mut();
+    if let Ok(address) = HeaderValue::from_str(&node.0.address) {
+        headers.insert(NODE, address);
+    }
+    if is_last {
+        headers.insert(LEAVES, HeaderValue::from_static("1"));
+    }
     let client = std::net::Ipv4Addr::UNSPECIFIED.into();
     let signed = node.0.signer.sign(client, &request);
-    let answered = timeout(PATIENCE, node.0.forwarder.forward(leader, signed, request)).await;
+    let answered = timeout(
+        PATIENCE,
+        node.0.forwarder.forward(leader, signed, request, None),
+    )
+    .await;
     matches!(answered, Ok(Ok(response)) if response.status() == StatusCode::OK)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -19,13 +20,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tower::ServiceExt;
 use tracing::{info, warn};
 
-use super::body::BodyError;
-use super::{AGAIN, Node, NodeRole};
+use super::body::{BodyError, MOST_KEPT};
+use super::{AGAIN, NOT_LEADING, Node, NodeRole, peer};
 use crate::http::address::PeerAddress;
 use crate::http::idempotency::IDEMPOTENCY_KEY;
 use crate::http::journal::{
-    CONTINUES, FrameReader, JOURNAL, Journal, JournaledRequest, MOST_JOURNAL,
+    CONTINUES, FrameReader, JOURNAL, Journal, JournaledRequest, MOST_JOURNAL, REPEATS,
 };
+use crate::leadership::Epoch;
+use muster_protocol::job::RequestId;
 
 /// A request whose reply may outlast its leader.
 #[derive(Debug)]
@@ -35,6 +38,9 @@ pub struct KeptRequest {
     headers: HeaderMap,
     body: Bytes,
     client: IpAddr,
+    journaled: JournaledRequest,
+    /// The leader that has it.
+    leader: Epoch,
 }
 
 /// How the body of a leader's reply ended.
@@ -63,8 +69,14 @@ struct Passage {
     client: mpsc::Sender<Result<Bytes, BodyError>>,
 }
 
-/// Larger requests are not kept, so their streams end with their leader.
-const MOST_KEPT: u64 = 256 << 10;
+/// Routes whose requests are repeated after a loss of the leader that had them.
+const TEXTS: [&str; 5] = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/messages",
+    "/api/chat",
+    "/api/generate",
+];
 /// Limit of the journals of all replies.
 const MOST_JOURNALS: usize = 256 << 20;
 /// Frames in front of a client that reads slowly.
@@ -72,41 +84,59 @@ const FRAMES: usize = 4;
 /// Timeout of an election, the start of the elected coordinator, and the return of the workers.
 const CONTINUED: Duration = Duration::from_secs(30);
 
-/// Reads the body of a request for a text, and asks for a journal. Any other request is returned as it is; `Err` if its
-/// body broke off.
-pub async fn keep(
-    mut request: Request,
-    client: IpAddr,
-) -> Result<(Request, Option<KeptRequest>), axum::Error> {
-    request.headers_mut().remove(JOURNAL);
-    request.headers_mut().remove(CONTINUES);
-    if !may_stream(&request) {
-        return Ok((request, None));
+/// Marks a request for a text, of which `copy` is the body: its reply may outlast its leader.
+pub fn mark(request: &mut Request, copy: Option<&Bytes>) {
+    if copy.is_some() && may_stream(request) {
+        let first = JournaledRequest::first();
+        request.extensions_mut().insert(first);
     }
-    let (mut parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let kept = KeptRequest {
-        method: parts.method.clone(),
-        uri: parts.uri.clone(),
-        headers: parts.headers.clone(),
-        body: body.clone(),
-        client,
+}
+
+/// The request again, for another leader than the lost one that had it. `None` unless that can find out whether the lost
+/// one has settled it.
+pub fn repeated(mut request: Request) -> Option<Request> {
+    let is_text = TEXTS.contains(&request.uri().path());
+    let journaled = request.extensions_mut().get_mut::<JournaledRequest>();
+    journaled.filter(|_| is_text)?.is_repeated = true;
+    Some(request)
+}
+
+/// A copy of a marked request that the leader gets.
+pub fn keep(request: &Request, copy: Option<&Bytes>, leader: Epoch) -> Option<KeptRequest> {
+    let journaled = request.extensions().get::<JournaledRequest>()?;
+    Some(KeptRequest {
+        method: request.method().clone(),
+        uri: request.uri().clone(),
+        headers: request.headers().clone(),
+        body: copy?.clone(),
+        client: peer(request),
+        journaled: journaled.clone(),
+        leader,
+    })
+}
+
+/// The headers by which a leader knows of the mark.
+pub fn write_mark(request: &mut Request) {
+    let Some(journaled) = request.extensions().get::<JournaledRequest>().cloned() else {
+        return;
     };
-    let yes = HeaderValue::from_static("1");
-    parts.headers.insert(JOURNAL, yes);
-    Ok((Request::from_parts(parts, Body::from(body)), Some(kept)))
+    let headers = request.headers_mut();
+    let id = journaled.id.map_or("1".to_owned(), |id| id.to_string());
+    if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(JOURNAL, id);
+    }
+    if journaled.is_repeated {
+        headers.insert(REPEATS, HeaderValue::from_static("1"));
+    }
 }
 
 /// A reply under an `Idempotency-Key` is stored by the leader, byte for byte.
 fn may_stream(request: &Request) -> bool {
     let headers = request.headers();
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let is_form = text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/"));
-    request.method() == Method::POST
-        && !is_form
-        && length.is_some_and(|length: u64| (1..=MOST_KEPT).contains(&length))
-        && !headers.contains_key(IDEMPOTENCY_KEY)
+    let kind = headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok());
+    let is_form = kind.is_some_and(|kind| kind.starts_with("multipart/"));
+    request.method() == Method::POST && !is_form && !headers.contains_key(IDEMPOTENCY_KEY)
 }
 
 /// The request of another node, with its headers about a journal as an extension. `None` if the journal cannot be
@@ -114,16 +144,22 @@ fn may_stream(request: &Request) -> bool {
 pub async fn opened(mut request: Request) -> Option<Request> {
     let headers = request.headers_mut();
     let (asks, continues) = (headers.remove(JOURNAL), headers.remove(CONTINUES));
+    let is_repeated = headers.remove(REPEATS).is_some();
     let Some(length) = continues else {
-        if asks.is_some() {
-            request.extensions_mut().insert(JournaledRequest::default());
+        if let Some(id) = asks {
+            let id = id.to_str().ok().and_then(|id| id.parse().ok());
+            let journaled = JournaledRequest {
+                id: id.map(RequestId),
+                is_repeated,
+                continues: None,
+            };
+            request.extensions_mut().insert(journaled);
         }
         return Some(request);
     };
     let length: usize = length.to_str().ok()?.parse().ok()?;
     let (mut parts, body) = request.into_parts();
-    let most = MOST_JOURNAL.saturating_add(usize::try_from(MOST_KEPT).ok()?);
-    let mut journal = to_bytes(body, most).await.ok()?;
+    let mut journal = to_bytes(body, MOST_JOURNAL + MOST_KEPT).await.ok()?;
     if journal.len() < length {
         return None;
     }
@@ -135,12 +171,28 @@ pub async fn opened(mut request: Request) -> Option<Request> {
 
 fn continued(journal: &[u8]) -> Option<JournaledRequest> {
     let journal = Journal::read(std::str::from_utf8(journal).ok()?)?;
-    Some(JournaledRequest {
-        continues: Some(Arc::new(journal)),
-    })
+    Some(JournaledRequest::continuing(journal))
 }
 
 impl Node {
+    /// Runs a client's request at this node, which leads. A text goes through this node like one of another leader, so
+    /// that its reply can go on elsewhere. `Err` with the request if this node hands over.
+    pub(super) async fn run(
+        &self,
+        (epoch, router): (Epoch, Router),
+        request: Request,
+        copy: Option<&Bytes>,
+    ) -> Result<Response, Box<Request>> {
+        let kept = keep(&request, copy, epoch);
+        let response = router.oneshot(request).await;
+        let mut response = response.unwrap_or_else(|never| match never {});
+        let is_returned = response.headers_mut().remove(NOT_LEADING).is_some();
+        match kept {
+            Some(kept) if is_returned && !self.leads() => Err(Box::new(kept.request())),
+            kept => Ok(self.pass_on(response, kept)),
+        }
+    }
+
     /// The reply for the client: as it came, or without its journal and able to go on elsewhere.
     pub(super) fn pass_on(&self, response: Response, kept: Option<KeptRequest>) -> Response {
         let (mut parts, body) = response.into_parts();
@@ -157,10 +209,11 @@ impl Node {
             },
             client,
         };
-        let node = self.clone();
-        self.0
-            .tasks
-            .start(async move { node.carry(body, kept, passage).await });
+        let (node, working) = (self.clone(), self.working());
+        self.0.tasks.start(async move {
+            node.carry(body, kept, passage).await;
+            drop(working);
+        });
         let frames = unfold(frames, |mut frames| async {
             let frame = frames.recv().await?;
             Some((frame, frames))
@@ -168,7 +221,7 @@ impl Node {
         Response::from_parts(parts, Body::from_stream(frames))
     }
 
-    async fn carry(self, mut body: Body, kept: KeptRequest, mut passage: Passage) {
+    async fn carry(self, mut body: Body, mut kept: KeptRequest, mut passage: Passage) {
         loop {
             match passage.read(body).await {
                 BodyEnd::Whole | BodyEnd::Unwanted => return,
@@ -176,7 +229,7 @@ impl Node {
             }
             passage.reader = FrameReader::default();
             let next = tokio::select! {
-                next = self.continuation(&kept, passage.journal.whole()) => next,
+                next = self.continuation(&kept, &passage.journal) => next,
                 () = passage.client.closed() => return,
             };
             let Some(next) = next else {
@@ -184,43 +237,57 @@ impl Node {
                 return;
             };
             self.0.continued.fetch_add(1, Ordering::Relaxed);
-            body = next;
+            (kept.leader, body) = next;
         }
     }
 
-    /// The rest of the reply from the next leader, which may be this node.
-    async fn continuation(&self, kept: &KeptRequest, journal: Option<&[u8]>) -> Option<Body> {
-        let journal = journal?;
+    /// The rest of the reply from the next leader, which may be this node; all of it, if the client has nothing so far.
+    async fn continuation(
+        &self,
+        kept: &KeptRequest,
+        journal: &KeptJournal,
+    ) -> Option<(Epoch, Body)> {
+        let journal = journal.whole()?;
         let deadline = Instant::now() + CONTINUED;
         let mut role = self.0.role.subscribe();
         loop {
             let now = role.borrow_and_update().clone();
-            let response = match now {
-                NodeRole::Leading(_, router) => {
-                    let mut request = kept.request(&[]);
-                    request.extensions_mut().insert(continued(journal)?);
+            let (leader, response) = match now {
+                NodeRole::Leading(epoch, router) => {
+                    let mut request = kept.request();
+                    if journal.is_empty() {
+                        request = repeated(request)?;
+                    } else {
+                        request.extensions_mut().insert(continued(journal)?);
+                    }
                     let response = router.oneshot(request).await;
-                    Some(response.unwrap_or_else(|never| match never {}))
+                    let response = response.unwrap_or_else(|never| match never {});
+                    let is_returned = response.headers().contains_key(NOT_LEADING);
+                    (epoch, (!is_returned).then_some(response))
+                }
+                // The leader may still run the request.
+                NodeRole::Following(leader)
+                    if journal.is_empty() && leader.epoch == kept.leader =>
+                {
+                    (leader.epoch, None)
                 }
                 NodeRole::Following(leader) => {
-                    let mut request = kept.request(journal);
+                    let mut request = match journal.is_empty() {
+                        true => repeated(kept.request())?,
+                        false => kept.behind(journal),
+                    };
+                    write_mark(&mut request);
                     let signed = self.0.signer.sign(kept.client, &request);
-                    request
-                        .headers_mut()
-                        .insert(CONTINUES, journal.len().into());
                     // Lost again, or not yet known to be: the next try finds out.
-                    self.0
-                        .forwarder
-                        .forward(&leader, signed, request)
-                        .await
-                        .ok()
+                    let sent = self.0.forwarder.forward(&leader, signed, request, None);
+                    (leader.epoch, sent.await.ok())
                 }
-                NodeRole::Waiting => None,
+                NodeRole::Waiting => (kept.leader, None),
             };
             match response {
                 Some(response) if is_continued(&response) => {
                     info!("a stream through this node goes on at the next leading coordinator");
-                    return Some(response.into_body());
+                    return Some((leader, response.into_body()));
                 }
                 Some(response) => {
                     let status = response.status();
@@ -245,16 +312,29 @@ fn is_continued(response: &Response) -> bool {
 }
 
 impl KeptRequest {
-    /// The same request, behind a journal.
-    fn request(&self, journal: &[u8]) -> Request {
+    fn request(&self) -> Request {
+        self.with_body(self.body.clone())
+    }
+
+    /// Behind the journal of the reply to continue.
+    fn behind(&self, journal: &[u8]) -> Request {
         let body = [journal, self.body.as_ref()].concat();
         let length = body.len();
+        let mut request = self.with_body(body.into());
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_LENGTH, length.into());
+        headers.insert(CONTINUES, journal.len().into());
+        request
+    }
+
+    fn with_body(&self, body: Bytes) -> Request {
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        request.headers_mut().insert(CONTENT_LENGTH, length.into());
-        request.extensions_mut().insert(PeerAddress(self.client));
+        let extensions = request.extensions_mut();
+        extensions.insert(PeerAddress(self.client));
+        extensions.insert(self.journaled.clone());
         request
     }
 }
@@ -272,8 +352,9 @@ impl KeptJournal {
         }
     }
 
+    /// `None` if it was dropped.
     fn whole(&self) -> Option<&[u8]> {
-        (!self.is_dropped && !self.bytes.is_empty()).then_some(&self.bytes)
+        (!self.is_dropped).then_some(&self.bytes)
     }
 
     fn give_back(&mut self) {

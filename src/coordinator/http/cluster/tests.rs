@@ -10,18 +10,19 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use http_body_util::BodyExt;
 use muster_testing::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt;
 
-use super::Node;
 use super::signature::FORWARDED;
+use super::{NOT_LEADING, Node};
 use crate::http::address::PeerAddress;
+use crate::http::journal::JournaledRequest;
 use crate::http::serve::{Connections, serve};
 use crate::leadership::Epoch;
 use crate::storage::Leader;
@@ -44,9 +45,9 @@ impl TestNode {
 
     async fn with_secret(secret: &[u8; 32]) -> Self {
         let tasks = Tasks::default();
-        let node = Node::new(secret, "settings", &tasks);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
+        let node = Node::new(&url, secret, "settings", &tasks);
         let limit = serve(
             listener,
             node.router(),
@@ -294,6 +295,10 @@ async fn a_response_of_a_leader_that_stands_still_ends_with_it() {
     assert_eq!(first.into_data().unwrap(), "one");
     // Another coordinator was elected, and is not ready yet.
     follower.node.follow(None);
+    // The former one may send the rest.
+    chunks.send(Ok(Bytes::from_static(b"two"))).await.unwrap();
+    let second = body.frame().await.unwrap().unwrap();
+    assert_eq!(second.into_data().unwrap(), "two");
     let error = body.frame().await.unwrap().unwrap_err();
     assert!(error.to_string().contains("leading coordinator"), "{error}");
 }
@@ -348,6 +353,79 @@ async fn a_websocket_goes_through_a_follower() {
     assert!(follower.tasks.stop(Duration::from_secs(5)).await);
 }
 
+/// Waits for the permit, and answers like a leader that has handed the request over, if it may be repeated.
+async fn handing_over(State(permit): State<Arc<Semaphore>>, request: Request) -> Response {
+    permit.acquire().await.unwrap().forget();
+    let is_kept = request.extensions().get::<JournaledRequest>().is_some();
+    let mut response = StatusCode::SERVICE_UNAVAILABLE.into_response();
+    if is_kept {
+        let yes = "1".parse().unwrap();
+        response.headers_mut().insert(NOT_LEADING, yes);
+    }
+    response
+}
+
+#[tokio::test]
+async fn requests_that_a_leader_hands_over_are_repeated_at_the_next_one() {
+    let permit = Arc::new(Semaphore::new(0));
+    let router = Router::new()
+        .route("/health/live", get(|| async {}))
+        .fallback(handing_over);
+    let first = leading(router.clone().with_state(permit.clone()), 1).await;
+    let first = Arc::new(first);
+    let follower = Arc::new(TestNode::start().await);
+    follower.follow(1, &first.url);
+    eventually("a leader that knows of its follower", || async {
+        let knows = first.node.has_followers();
+        knows.then_some(()).ok_or("it does not")
+    })
+    .await;
+    let asked: Vec<_> = [&first, &follower]
+        .map(|node| {
+            let node = node.clone();
+            let asked = async move { node.ask(request("POST", "/v1/text", "a body")).await };
+            Tasks::default().start(asked)
+        })
+        .into_iter()
+        .collect();
+    eventually("two open requests", || async {
+        let open = [&first, &follower].map(|place| place.node.open_requests());
+        (open == [1, 1]).then_some(()).ok_or(format!("{open:?}"))
+    })
+    .await;
+    first.node.resign();
+    // Neither is answered before another node leads, and the former leader does not follow itself.
+    permit.add_permits(2);
+    eventually("a request that was returned", || async {
+        let failed = follower.node.figures(None).failed;
+        (failed > 0).then_some(()).ok_or("none")
+    })
+    .await;
+    first.follow(1, &first.url);
+    let status = first.ask(request("GET", "/health/ready", "")).await;
+    assert!(
+        status.0 == 503 && status.1.contains("draining"),
+        "{status:?}"
+    );
+    let second = leading(Router::new().fallback(mirror), 2).await;
+    first.follow(2, &second.url);
+    follower.follow(2, &second.url);
+    for asked in asked {
+        let (status, body) = asked.await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{body}");
+        assert!(body.ends_with(" a body"), "{body}");
+    }
+    assert!(second.node.leaving().now_or_never().is_none());
+    // A request that may not be repeated keeps its reply.
+    permit.add_permits(1);
+    let third = leading(router.with_state(permit), 3).await;
+    let mut keyed = request("POST", "/v1/text", "a body");
+    keyed
+        .headers_mut()
+        .insert("idempotency-key", "1".parse().unwrap());
+    assert_eq!(third.ask(keyed).await.0, StatusCode::SERVICE_UNAVAILABLE);
+}
+
 #[tokio::test]
 async fn a_follower_is_ready_while_its_leader_answers() {
     let follower = TestNode::start().await;
@@ -367,6 +445,9 @@ async fn a_follower_is_ready_while_its_leader_answers() {
     let (_, metrics) = follower.ask(request("GET", "/metrics", "")).await;
     assert!(metrics.contains("muster_cluster_leader 0\n"), "{metrics}");
     assert!(metrics.contains("muster_cluster_epoch 1\n"), "{metrics}");
+    let others = || leader.node.0.others.list();
+    let known = others().into_iter().map(|node| node.address.to_string());
+    assert_eq!(known.collect::<Vec<_>>(), [follower.url.clone()]);
     // The former leader keeps its connections, and replies that it does not lead.
     leader.node.follow(None);
     eventually("a follower that is cut off", async || {
@@ -386,4 +467,7 @@ async fn a_follower_is_ready_while_its_leader_answers() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    // A follower that stops takes its leave.
+    assert!(follower.tasks.stop(Duration::from_secs(5)).await);
+    assert_eq!(others(), []);
 }

@@ -315,6 +315,7 @@ fn health() -> Value {
             "workers_connected": count(),
             "models_available": texts(),
             "problems": list(&reference("HealthProblem")),
+            "cluster": cluster(),
         }),
         &[
             "status",
@@ -324,6 +325,24 @@ fn health() -> Value {
             "workers_connected",
             "models_available",
         ],
+    )
+}
+
+fn cluster() -> Value {
+    let node = object(
+        json!({
+            "address": text(),
+            "role": word(&["leader", "follower"]),
+            "status": word(&["ready", "cut_off"]),
+        }),
+        &["address", "role", "status"],
+    );
+    object(
+        json!({
+            "epoch": {"type": "integer", "description": "The number of the election."},
+            "nodes": list(&node),
+        }),
+        &["epoch", "nodes"],
     )
 }
 

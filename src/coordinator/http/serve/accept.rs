@@ -74,6 +74,25 @@ impl Door {
                 }
             }
         }
+        if !self.connections.is_succeeded {
+            self.let_in_waiting(listener);
+        }
+    }
+
+    /// Clients have connected while this task did not run: their first requests are served.
+    fn let_in_waiting(&mut self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else {
+            return;
+        };
+        while let Ok((stream, _)) = listener.accept() {
+            let stream = stream
+                .set_nodelay(true)
+                .and_then(|()| stream.set_nonblocking(true))
+                .and_then(|()| TcpStream::from_std(stream));
+            if let Ok(stream) = stream {
+                self.let_in(stream);
+            }
+        }
     }
 
     fn let_in(&mut self, stream: TcpStream) {

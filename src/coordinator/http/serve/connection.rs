@@ -41,6 +41,8 @@ pub struct Connection {
 
 /// How long a closing connection may take to read its last reply.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// How long a new connection may take to its first request at shutdown.
+const FIRST_REQUEST: Duration = Duration::from_millis(500);
 /// How long a half-closed client may take to read data that is ready.
 const LAST_READS: Duration = Duration::from_millis(500);
 /// Concurrent requests of an HTTP/2 connection.
@@ -65,7 +67,7 @@ impl Connection {
         let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
         let ended = tokio::select! {
             ended = serving.as_mut() => Some(ended),
-            () = self.stopping.cancelled() => None,
+            () = self.stopped(&activity) => None,
             () = activity.idle_for(self.idle) => None,
             // The client is gone, so the reply is dropped.
             () = abandoned(&peer, &activity) => return,
@@ -86,6 +88,12 @@ impl Connection {
         if let Err(error) = ended {
             debug!("connection failed: {error}");
         }
+    }
+
+    /// At shutdown, a connection that is new may still bring its first request.
+    async fn stopped(&self, activity: &Activity) {
+        self.stopping.cancelled().await;
+        activity.begun_within(FIRST_REQUEST).await;
     }
 
     fn builder(&self) -> Builder<TokioExecutor> {

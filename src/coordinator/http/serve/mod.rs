@@ -50,6 +50,8 @@ pub struct Connections {
     pub header_patience: Duration,
     /// Idle timeout.
     pub idle: Duration,
+    /// Another listener of the same socket goes on, so that a stop leaves waiting connections to that.
+    pub is_succeeded: bool,
 }
 
 impl Default for Connections {
@@ -64,6 +66,7 @@ impl Default for Connections {
             ],
             header_patience: Duration::from_secs(15),
             idle: Duration::from_secs(120),
+            is_succeeded: false,
         }
     }
 }

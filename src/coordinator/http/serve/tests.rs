@@ -188,6 +188,31 @@ fn fixture(name: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
+async fn connections_from_before_a_stop_are_served_a_request() {
+    let server = Server::start(Connections::default(), None).await;
+    let mut accepted = server.connect().await;
+    assert!(
+        ask(&mut server.connect().await, "/")
+            .await
+            .ends_with("here")
+    );
+    let address = server.address;
+    // Not accepted yet: the task of the listener does not run in between.
+    let waiting = std::net::TcpStream::connect(address).unwrap();
+    waiting.set_nonblocking(true).unwrap();
+    let mut waiting = TcpStream::from_std(waiting).unwrap();
+    let stopping = server.tasks.stop(Duration::from_secs(20));
+    let clients = async {
+        for stream in [&mut accepted, &mut waiting] {
+            assert!(ask(stream, "/").await.ends_with("here"));
+        }
+    };
+    let (has_stopped, ()) = tokio::join!(stopping, clients);
+    assert!(has_stopped);
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
 async fn certificates_from_files_encrypt_and_can_be_replaced() {
     let (tls, _) = Tls::read(&files("certificate.pem", "key.pem")).unwrap();
     let server = Server::start(Connections::default(), Some(tls.clone())).await;

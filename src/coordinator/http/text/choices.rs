@@ -40,6 +40,8 @@ pub enum Next {
     Restarted(u32),
     /// A choice failed, and the request with it.
     Failed(Failure),
+    /// The choice is left to another coordinator, unsettled.
+    HandedOver,
 }
 
 impl Choices {
@@ -144,10 +146,13 @@ impl Choices {
                     }
                 })
             }
-            None => Next::Failed(Failure::new(
-                FailureKind::ShuttingDown,
-                "the coordinator is shutting down",
-            )),
+            None if self.streams[choice]
+                .as_ref()
+                .is_some_and(JobStream::is_parked) =>
+            {
+                Next::HandedOver
+            }
+            None => Next::Failed(shutting_down()),
         }
     }
 }
@@ -163,6 +168,13 @@ fn size(event: &Event) -> usize {
         Event::ToolCall(call) => call.arguments.len(),
         _ => 0,
     }
+}
+
+pub fn shutting_down() -> Failure {
+    Failure::new(
+        FailureKind::ShuttingDown,
+        "the coordinator is shutting down",
+    )
 }
 
 fn too_long() -> Failure {

@@ -23,6 +23,7 @@ use crate::http::open::Open;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
 use crate::pictures::Sources;
+use crate::storage::Store;
 use crate::switchboard::JobStream;
 use muster_protocol::dialect::{Dialect, Reading, ReplyBuilder};
 use muster_protocol::job::{Failure, FailureKind, Formats, Job, Original, RequestId};
@@ -32,7 +33,8 @@ use muster_protocol::openai::chat::{
 };
 
 use super::auto::{Auto, Candidate};
-use super::choices::{Choices, Next};
+use super::choices::{Choices, Next, shutting_down};
+use super::continued::handed_over;
 use super::ignored::with_ignored;
 use super::incoming::Incoming;
 use super::moderated::moderate;
@@ -57,6 +59,8 @@ pub struct TextEndpoint {
     pub(super) sources: Sources,
     /// Set if a node forwarded the request, which may continue its reply elsewhere.
     pub(super) journaled: Option<JournaledRequest>,
+    /// Has the settlements of an earlier coordinator that was lost with the request.
+    pub(super) repeated_from: Option<Store>,
 }
 
 /// A request that was read, and the memory all of it takes until its jobs have ended.
@@ -92,15 +96,13 @@ impl FromRequestParts<Open> for TextEndpoint {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, open: &Open) -> Result<Self, ApiError> {
-        let mut admission = Admission::from_request_parts(parts, open).await?;
         let journaled = parts.extensions.get::<JournaledRequest>().cloned();
-        if let Some(journal) = journaled.as_ref().and_then(|it| it.continues.as_ref()) {
-            admission.request = journal.head.request;
-        }
+        let is_repeated = journaled.as_ref().is_some_and(|it| it.is_repeated);
         Ok(Self {
-            admission,
+            admission: Admission::from_request_parts(parts, open).await?,
             sources: Sources::from_ref(open),
             journaled,
+            repeated_from: is_repeated.then(|| Store::from_ref(open)),
         })
     }
 }
@@ -120,6 +122,7 @@ impl TextEndpoint {
             admission: Admission::resumed(open, caller, request),
             sources: Sources::from_ref(open),
             journaled: None,
+            repeated_from: None,
         }
     }
 
@@ -204,6 +207,7 @@ impl TextEndpoint {
         incoming: Incoming<Value>,
         read: impl FnOnce(Value, &IgnoredFields) -> Result<Reading, Problem> + Send + 'static,
     ) -> Result<Response, ApiError> {
+        self.refuse_settled().await?;
         let accepted = self.accept(incoming, read).await?;
         let ignored = accepted.ignored.clone();
         let answer = self.answer(accepted).await;
@@ -399,17 +403,8 @@ impl TextEndpoint {
         .await?;
         let request = &accepted.request;
         let ids = job_ids(&jobs);
-        let head = accepted
-            .order
-            .journal_head(request, jobs.iter().map(|job| job.id).collect());
-        if let Some(journal) = self.begun() {
-            let mut choices = 0..;
-            jobs.retain(|_| {
-                choices
-                    .next()
-                    .is_some_and(|choice| !journal.has_ended(choice))
-            });
-        }
+        let head = self.journal_head(&accepted.order, request, &jobs);
+        self.keep_open(&mut jobs);
         let held = match self.admission.cashier.hold(&mut jobs).await {
             Ok(held) => held,
             Err(error) => return Ok((accepted, Try::refused(error))),
@@ -419,6 +414,11 @@ impl TextEndpoint {
                 Ok(()) => streams,
                 Err(error) => return Ok((accepted, Try::refused(error))),
             },
+            Err(Refusal::ShuttingDown) if self.journaled.is_some() => {
+                held.release().await;
+                let answer = Ok(handed_over());
+                return Ok((accepted, Try { ids: None, answer }));
+            }
             Err(refusal) => {
                 held.release().await;
                 let overview = self.admission.board.overview();
@@ -453,7 +453,7 @@ impl TextEndpoint {
         let answer = match request.stream {
             Some(_) => {
                 let writer = (dialect.stream(request, &reply_head), dialect.content_type());
-                self.relay(writer, request.choices, choices, &head)
+                self.relay(writer, request.choices, choices, head.as_ref())
                     .open()
                     .await
             }
@@ -571,16 +571,20 @@ async fn gather(
     mut choices: Choices,
     memory: &Memory,
 ) -> Result<Response, ApiError> {
-    let mut grid = Grid::default();
+    let (mut grid, mut is_settled_in_part) = (Grid::default(), false);
     while let Some(next) = poll_fn(|context| choices.poll_next(context)).await {
         match next {
             Next::Event(choice, event) => reply.event(choice, event),
             Next::End(choice, ending, of_choice) => {
                 reply.end(choice, ending);
                 grid = of_choice;
+                is_settled_in_part = true;
             }
             Next::Restarted(choice) => reply.restart(choice),
             Next::Failed(failure) => return Err(refused::failed(failure)),
+            // To be repeated by the node of the client, unless another choice would be paid twice.
+            Next::HandedOver if !is_settled_in_part => return Ok(handed_over()),
+            Next::HandedOver => return Err(shutting_down().into()),
         }
     }
     drop(choices);

@@ -1,6 +1,5 @@
 //! Events as a body of server-sent events, or of lines: everything that is ready goes into one frame of one buffer.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,7 +19,7 @@ use crate::state::DoorSettings;
 use muster_protocol::dialect::StreamWriter;
 use muster_protocol::job::{Event, Failure};
 
-use super::choices::{Choices, Next};
+use super::choices::{Choices, Next, shutting_down};
 use super::refused;
 
 /// A streamed reply.
@@ -35,11 +34,32 @@ pub struct Relay {
     heartbeat: Duration,
     silence: Pin<Box<Sleep>>,
     commit_after: Duration,
-    /// For a node that may continue the reply elsewhere.
-    journal: Option<JournalWriter>,
-    /// The client has the beginning of the reply from an earlier coordinator.
-    is_continued: bool,
+    mode: RelayMode,
+    /// The body breaks off behind `out`, so that the node of the client goes on elsewhere.
+    is_handed_over: bool,
 }
+
+/// Whether a node can continue the reply at another coordinator.
+#[derive(Debug)]
+pub enum RelayMode {
+    /// The reply ends with this coordinator.
+    Plain,
+    /// The events of each frame come beside it.
+    Journaled(JournalWriter),
+    /// The same, and the client has the beginning of the reply from an earlier coordinator.
+    Continued(JournalWriter),
+}
+
+/// The end of a reply before its last choice has ended.
+enum RelayBreak {
+    Failed(Failure),
+    HandedOver,
+}
+
+/// Another coordinator goes on with the reply.
+#[derive(Debug, thiserror::Error)]
+#[error("another coordinator goes on with this reply")]
+pub struct HandoverError;
 
 /// A frame is sent at this size, even if more is ready.
 const LARGEST_FRAME: usize = 64 << 10;
@@ -52,8 +72,9 @@ impl Relay {
         count: u32,
         choices: Choices,
         settings: &DoorSettings,
+        mode: RelayMode,
     ) -> Self {
-        Self {
+        let mut relay = Self {
             writer,
             out: BytesMut::with_capacity(FRAME),
             choices: Some(choices),
@@ -62,40 +83,34 @@ impl Relay {
             heartbeat: settings.heartbeat,
             silence: Box::pin(sleep(settings.heartbeat)),
             commit_after: settings.commit_after,
-            journal: None,
-            is_continued: false,
-        }
-    }
-
-    /// With the events of each frame beside it.
-    pub fn journaled(self, journal: Option<JournalWriter>) -> Self {
-        Self { journal, ..self }
-    }
-
-    /// Without the output of the replayed events.
-    pub fn continued(self) -> Self {
-        let mut relay = Self {
-            is_continued: true,
-            ..self
+            mode,
+            is_handed_over: false,
         };
-        if !relay.choices.as_ref().is_some_and(Choices::is_replaying) {
+        let is_replaying = relay.choices.as_ref().is_some_and(Choices::is_replaying);
+        if relay.is_continued() && !is_replaying {
+            // The client has the beginning, though no event.
             relay.drop_replayed();
         }
         relay
+    }
+
+    fn is_continued(&self) -> bool {
+        matches!(self.mode, RelayMode::Continued(_))
     }
 
     /// Waits a short time for the first event, so that an early failure gets its own status.
     pub async fn open(mut self) -> Result<Response, ApiError> {
         let first = timeout(self.commit_after, poll_fn(|context| self.fill(context))).await;
         match first {
-            Ok(Err(failure)) if self.is_continued => {
+            Ok(Err(RelayBreak::Failed(failure))) if self.is_continued() => {
                 self.writer.fail(&failure.into(), &mut self.out);
             }
-            Ok(Err(failure)) => return Err(refused::failed(failure)),
+            Ok(Err(RelayBreak::Failed(failure))) => return Err(refused::failed(failure)),
+            Ok(Err(RelayBreak::HandedOver)) => self.is_handed_over = true,
             Ok(Ok(())) | Err(_) => {}
         }
         self.open_choices();
-        let (kind, has_journal) = (self.kind, self.journal.is_some());
+        let (kind, has_journal) = (self.kind, self.mode.journal().is_some());
         let mut response = streamed(Body::new(self), kind);
         if has_journal {
             let yes = HeaderValue::from_static("1");
@@ -117,7 +132,7 @@ impl Relay {
     }
 
     /// Writes everything that is ready. Ready after any event, even one without output.
-    fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RelayBreak>> {
         let mut happened = false;
         while self.out.len() < LARGEST_FRAME {
             let Some(choices) = &mut self.choices else {
@@ -129,11 +144,11 @@ impl Relay {
             };
             let is_last = is_replayed && !choices.is_replaying();
             happened = true;
-            if let (Some(journal), Some(next), false) = (&mut self.journal, &next, is_replayed) {
+            if let (Some(journal), Some(next), false) = (self.mode.journal(), &next, is_replayed) {
                 match next {
                     Next::Event(choice, event) => journal.note(*choice, event),
                     Next::End(choice, ending, _) => journal.end(*choice, ending),
-                    Next::Restarted(_) | Next::Failed(_) => {}
+                    Next::Restarted(_) | Next::Failed(_) | Next::HandedOver => {}
                 }
             }
             match next {
@@ -145,7 +160,14 @@ impl Relay {
                 }
                 Some(Next::Failed(failure)) => {
                     self.choices = None;
-                    return Poll::Ready(Err(failure));
+                    return Poll::Ready(Err(RelayBreak::Failed(failure)));
+                }
+                Some(Next::HandedOver) => {
+                    self.choices = None;
+                    return Poll::Ready(Err(match self.mode {
+                        RelayMode::Plain => RelayBreak::Failed(shutting_down()),
+                        _ => RelayBreak::HandedOver,
+                    }));
                 }
                 None => self.choices = None,
             }
@@ -170,12 +192,12 @@ impl Relay {
     }
 
     /// Takes the bytes written since the last frame.
-    fn frame(&mut self) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn frame(&mut self) -> Poll<Option<Result<Frame<Bytes>, HandoverError>>> {
         let silent_until = Instant::now() + self.heartbeat;
         self.silence.as_mut().reset(silent_until);
         let frame = self.out.split().freeze();
         self.out.reserve(FRAME);
-        let frame = match &mut self.journal {
+        let frame = match self.mode.journal() {
             Some(journal) => journal.frame(&frame),
             None => frame,
         };
@@ -183,26 +205,43 @@ impl Relay {
     }
 }
 
+impl RelayMode {
+    fn journal(&mut self) -> Option<&mut JournalWriter> {
+        match self {
+            Self::Plain => None,
+            Self::Journaled(journal) | Self::Continued(journal) => Some(journal),
+        }
+    }
+}
+
 impl hyper::body::Body for Relay {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = HandoverError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, HandoverError>>> {
         let this = self.get_mut();
         loop {
+            if this.is_handed_over {
+                return match this.out.is_empty() {
+                    true => Poll::Ready(Some(Err(HandoverError))),
+                    // With its journal.
+                    false => this.frame(),
+                };
+            }
             match this.fill(context) {
                 Poll::Ready(Ok(())) if this.out.is_empty() && this.choices.is_none() => {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(())) if this.out.is_empty() => {}
                 Poll::Ready(Ok(())) => return this.frame(),
-                Poll::Ready(Err(failure)) => {
+                Poll::Ready(Err(RelayBreak::Failed(failure))) => {
                     this.writer.fail(&failure.into(), &mut this.out);
                     return this.frame();
                 }
+                Poll::Ready(Err(RelayBreak::HandedOver)) => this.is_handed_over = true,
                 Poll::Pending if !this.out.is_empty() => return this.frame(),
                 Poll::Pending => {
                     std::task::ready!(this.silence.as_mut().poll(context));
@@ -214,6 +253,6 @@ impl hyper::body::Body for Relay {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.choices.is_none() && self.out.is_empty()
+        self.choices.is_none() && self.out.is_empty() && !self.is_handed_over
     }
 }

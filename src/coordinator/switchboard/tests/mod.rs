@@ -498,6 +498,31 @@ async fn draining_ends_what_is_here_and_takes_nothing_more() {
 }
 
 #[tokio::test]
+async fn streams_of_jobs_that_are_handed_over_close_unsettled_behind_their_output() {
+    let (tasks, mut ledger) = (Tasks::default(), ledger());
+    let board = Switchboard::start(Settings::default(), ledger.books, &tasks);
+    let rig = Rig::connect(&board, "rig", OURS, 2).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        streams.push(submit(&board, job("hello")).await.unwrap());
+    }
+    let (ended, running) = (rig.offer().await, rig.offer().await);
+    rig.say(&ended, [text("hi"), done(1)]).await;
+    rig.say(&running, [text("so far")]).await;
+    assert!(ledger.settled.recv().await.is_some());
+    board.hand_over(Duration::from_secs(5)).await;
+    assert!(matches!(
+        outcome(&mut streams[0]).await,
+        Outcome::Delivered { .. }
+    ));
+    assert!(!streams[0].is_parked());
+    assert_eq!(next(&mut streams[1]).await, Delivery::Event(text("so far")));
+    assert!(streams[1].next().await.is_none() && streams[1].is_parked());
+    assert!(ledger.settled.try_recv().is_err());
+    assert!(tasks.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
 async fn a_drain_says_how_many_jobs_it_cut_off() {
     let (tasks, mut ledger) = (Tasks::default(), ledger());
     let board = Switchboard::start(Settings::default(), ledger.books, &tasks);

@@ -54,6 +54,8 @@ pub struct World {
     happened: BTreeMap<&'static str, u64>,
     /// Nothing new begins; running jobs come to their end.
     closing: bool,
+    /// Another coordinator goes on with the open jobs.
+    hands_over: bool,
 }
 
 enum Happening {
@@ -112,6 +114,7 @@ impl World {
             told_to_stop: BTreeSet::new(),
             happened: BTreeMap::new(),
             closing: false,
+            hands_over: false,
         }
     }
 
@@ -238,7 +241,11 @@ impl World {
             }
             Happening::Drain => {
                 let within = self.random.millis(0, 40_000);
-                self.give(Input::Drain { within });
+                self.hands_over = self.random.permille(300);
+                self.give(match self.hands_over {
+                    true => Input::HandOver,
+                    false => Input::Drain { within },
+                });
             }
             Happening::ClockJump => {
                 let hours = self.random.below(2000) as i64 - 1000;
@@ -431,7 +438,7 @@ impl World {
                 let kind = self.clients.end(job, outcome, settled, self.now.mono);
                 *self.happened.entry(kind).or_default() += 1;
             }
-            Effect::Park { job } => self.clients.park(job),
+            Effect::Park { job } => self.clients.park(job, self.hands_over),
             Effect::Returned { .. } => {}
             Effect::Settle(facts) => {
                 self.clients.check_parts(&facts);

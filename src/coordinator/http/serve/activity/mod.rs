@@ -12,7 +12,8 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::PIECE;
 use super::place::Place;
@@ -20,6 +21,8 @@ use super::place::Place;
 #[derive(Debug)]
 pub struct Activity {
     start: Instant,
+    /// The first request has begun.
+    begun: CancellationToken,
     /// Time of the last moved bytes, in milliseconds after the start.
     moved: AtomicU64,
     /// Time of the last progress.
@@ -61,6 +64,7 @@ impl Activity {
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
+            begun: CancellationToken::new(),
             moved: AtomicU64::new(0),
             got_on: AtomicU64::new(0),
             working: AtomicUsize::new(0),
@@ -71,7 +75,13 @@ impl Activity {
 
     pub fn work(self: &Arc<Self>) -> Work {
         self.working.fetch_add(1, Ordering::AcqRel);
+        self.begun.cancel();
         Work(self.clone())
+    }
+
+    /// Returns once the first request has begun, or the connection is this old.
+    pub async fn begun_within(&self, patience: Duration) {
+        let _ = timeout_at(self.start + patience, self.begun.cancelled()).await;
     }
 
     /// Returns when there was no progress for this long.
