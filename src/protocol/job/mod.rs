@@ -38,9 +38,9 @@ pub use kinds::{
     JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults, MusicRequest,
     NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart, Samples, Sampling,
     SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart, SpeechRequest,
-    StopRules, TextInput, TextRequest, TextualInversion, TokenList, TokenizeInput, TokensRequest,
-    ToolChoice, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest, USUAL_SIZE,
-    UsualVideo, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
+    SpokenWord, StopRules, TextInput, TextRequest, TextualInversion, TokenList, TokenizeInput,
+    TokensRequest, ToolChoice, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest,
+    USUAL_SIZE, UsualVideo, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
 };
 pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use known_words::KnownWords;

@@ -148,12 +148,14 @@ pub enum Ability {
     Mp3,
     /// Searches for a transcript with several beams.
     BeamSearch,
+    /// Says when each word of a speech sounds.
+    WordTimes,
     /// Reads images in chats; an ability of a model.
     ImageInput,
 }
 
 impl Ability {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -170,6 +172,7 @@ impl Ability {
         Self::HiresFix,
         Self::Mp3,
         Self::BeamSearch,
+        Self::WordTimes,
         Self::ImageInput,
     ];
 
@@ -199,6 +202,7 @@ impl Ability {
             Self::HiresFix => "hires_fix",
             Self::Mp3 => "mp3",
             Self::BeamSearch => "beam_search",
+            Self::WordTimes => "word_times",
             Self::ImageInput => "image_input",
         }
     }

@@ -30,7 +30,7 @@ pub use music::{MusicRequest, SoundFormat};
 pub use part::ResultPart;
 pub use ranking::RankingRequest;
 pub use request::{JobRequest, MediaFile, ModelDefaults, OutputForm};
-pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
+pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest, SpokenWord};
 pub use text::{
     Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
 };

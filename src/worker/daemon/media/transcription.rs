@@ -121,7 +121,12 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
                 let result = ResultPart::Transcript(Box::new(part));
                 desk.reply.say(Said::Part(Box::new(result))).await;
             }
-            MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Frames { .. }) => {
+            MakeEvent::Made(
+                Output::Image(_)
+                | Output::Sound(_)
+                | Output::Frames { .. }
+                | Output::SpokenWords(_),
+            ) => {
                 return Err(failed(
                     "the model made media instead of a transcript".to_owned(),
                 ));
