@@ -7,7 +7,7 @@ use candle_core::Result;
 use super::passages::Passage;
 use super::voices::VoiceMix;
 use super::{SPEECH_RATE, SpeechModel};
-use crate::networks::sound::{SpeechText, SpokenText};
+use crate::networks::sound::{SpeechText, SpokenSound};
 use crate::runtime::diffusion::noise;
 use crate::runtime::maker::{Advance, Output, PassReports, Pcm, SpokenWord};
 
@@ -54,7 +54,7 @@ pub async fn speak(model: Arc<SpeechModel>, task: SpeechTask, news: PassReports)
             speed: task.speed,
             noise: &noise,
         };
-        let SpokenText { samples, durations } = model.network.speak(&text).await?;
+        let SpokenSound { samples, durations } = model.network.speak(&text).await?;
         news.put(Advance::Step {
             at: at + 1,
             of: count,

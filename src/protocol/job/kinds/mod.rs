@@ -37,7 +37,9 @@ pub use text::{
 pub use tokens::{DetokenizeInput, TokenList, TokenizeInput, TokensRequest};
 #[cfg(feature = "tone")]
 pub use tone::ToneRequest;
-pub use transcription::{Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest};
+pub use transcription::{
+    HeardLogprob, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest,
+};
 pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
 pub(crate) use wire::ValuesJson;
 

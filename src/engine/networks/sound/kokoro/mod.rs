@@ -64,7 +64,7 @@ pub struct SpeechText<'a> {
 }
 
 /// A text that was spoken.
-pub struct SpokenText {
+pub struct SpokenSound {
     /// At [`SPEECH_RATE`].
     pub samples: Vec<f32>,
     /// Frames of each token, with those of the padding before and after them. All frames have the same length.
@@ -119,7 +119,7 @@ impl Kokoro {
         self.spec.albert.positions - 2
     }
 
-    pub async fn speak(&self, text: &SpeechText<'_>) -> Result<SpokenText> {
+    pub async fn speak(&self, text: &SpeechText<'_>) -> Result<SpokenSound> {
         let (count, most) = (text.tokens.len(), self.longest_text());
         if count == 0 || count > most {
             bail!("a text has {count} phonemes, but the network takes 1 to {most}");
@@ -139,7 +139,7 @@ impl Kokoro {
             .decoder
             .forward(&states, &prosody, &sound, text.noise)
             .await?;
-        Ok(SpokenText {
+        Ok(SpokenSound {
             samples,
             durations: prosody.durations,
         })
