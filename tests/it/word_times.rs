@@ -58,11 +58,15 @@ fn words_of_a_speech_have_times_in_json_and_in_events() {
     check(&words, seconds);
 
     let events = text_with_key(&up, "POST", ROUTE, &body(json!({"stream_format": "sse"})));
-    let events = events.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events = events
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
     let events: Vec<Value> = events
         .map(|event| serde_json::from_str(event).unwrap())
         .collect();
-    let streamed = events.iter().filter_map(|event| event["timestamps"].as_array());
+    let streamed = events
+        .iter()
+        .filter_map(|event| event["timestamps"].as_array());
     let streamed: Vec<Value> = streamed.flatten().cloned().collect();
     assert_eq!(streamed, words);
     // The words of a sentence come with the beginning of its sound.

@@ -148,7 +148,10 @@ impl Capabilities {
         (Self::MP3, "sound as mp3"),
         (Self::BEAM_SEARCH, "beam_size"),
         (Self::WORD_TIMES, "times of spoken words"),
-        (Self::TRANSCRIPT_LOGPROBS, "log probabilities of transcripts"),
+        (
+            Self::TRANSCRIPT_LOGPROBS,
+            "log probabilities of transcripts",
+        ),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

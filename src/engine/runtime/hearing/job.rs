@@ -101,7 +101,9 @@ pub async fn hear(
         seek += if advanced == 0 { frames } else { advanced };
         segments.retain(|segment| !segment.is_empty());
         if !request.wants_logprobs {
-            segments.iter_mut().for_each(|segment| segment.heard.clear());
+            segments
+                .iter_mut()
+                .for_each(|segment| segment.heard.clear());
         }
         written.extend(segments.iter().flat_map(|segment| &segment.tokens));
         if text.temperature > LEAST_TRUSTED {

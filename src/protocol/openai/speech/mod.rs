@@ -15,10 +15,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::field::{self, FieldRow};
-use crate::job::SpokenWord;
 use super::media::MediaTracking;
 use super::shape::kind;
 use super::{Problem, Strictness};
+use crate::job::SpokenWord;
 
 pub use voices::resolve;
 

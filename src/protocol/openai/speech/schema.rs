@@ -40,7 +40,8 @@ fn event() -> Value {
 
 /// The words that begin in a part, or all.
 fn timestamps() -> Value {
-    let seconds = || json!({"type": "number", "description": "Seconds from the beginning of the speech."});
+    let seconds =
+        || json!({"type": "number", "description": "Seconds from the beginning of the speech."});
     json!({
         "type": "array",
         "items": {

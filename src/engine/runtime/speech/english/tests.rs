@@ -19,7 +19,9 @@ fn same(text: &str, words: &str) {
 
 #[test]
 fn words_have_places_among_the_phonemes() {
-    let sentences = English::open().unwrap().sentences("“The 2 cats, [ab](/xy/)!”");
+    let sentences = English::open()
+        .unwrap()
+        .sentences("“The 2 cats, [ab](/xy/)!”");
     let [sentence] = &sentences[..] else {
         panic!("one sentence: {sentences:?}");
     };
