@@ -116,6 +116,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         beams: args.beams.map(usize::from),
         seed: None,
         wants_words: args.words,
+        wants_logprobs: false,
     };
     load::block_on(async {
         let maker = load::load_media(&config, located).await?;

@@ -100,6 +100,7 @@ fn heard(sound: Pcm, wants_words: bool) -> MakeRequest {
         beams: None,
         seed: None,
         wants_words,
+        wants_logprobs: true,
     })
 }
 

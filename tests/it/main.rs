@@ -125,4 +125,6 @@ mod upstreams;
 #[cfg(feature = "coordinator")]
 mod videos;
 #[cfg(feature = "coordinator")]
+mod word_times;
+#[cfg(feature = "coordinator")]
 mod workers;

@@ -1051,6 +1051,18 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
     let srt = srt.text().await;
     assert!(srt.contains("3\n00:00:02,000 --> 00:00:02,500\n"), "{srt}");
 
+    let logprobs = ("include[]", "logprobs");
+    let body = hear(&app, TRANSCRIPTIONS, &[logprobs], &steps()).await;
+    let body = body.json().await;
+    let found = body["logprobs"].as_array().unwrap();
+    assert_eq!((found.len(), &found[0]["logprob"]), (3, &json!(-0.25)));
+    let token = found[0]["token"].as_str().unwrap();
+    assert_eq!(found[0]["bytes"], json!(token.as_bytes()));
+    let fields = [logprobs, ("stream", "true")];
+    let events = hear(&app, TRANSCRIPTIONS, &fields, &steps()).await;
+    let events = events.text().await;
+    assert!(events.matches(r#""logprobs":[{"#).count() >= 2, "{events}");
+
     let stream = hear(&app, TRANSCRIPTIONS, &[("stream", "true")], &steps()).await;
     assert_eq!(stream.header("content-type"), Some("text/event-stream"));
     let events = stream.text().await;
@@ -1067,7 +1079,7 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
 
     let answer = hear(&app, "/v1/audio/translations", &[], &steps()).await;
     assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(studio.worker.activity().done, 5);
+    assert_eq!(studio.worker.activity().done, 7);
 }
 
 /// Six seconds of silence, a sentence of demo-speech of two and a half, and as much silence again.

@@ -188,7 +188,18 @@ pub fn reply_with_key(up: &Up, method: &str, path: &str, body: &Value) -> Value 
     reply(up, &key, method, path, body)
 }
 
+/// The body of a reply that is no JSON.
+pub fn text_with_key(up: &Up, method: &str, path: &str, body: &Value) -> String {
+    let key = format!("authorization: Bearer {}\r\n", up.key);
+    text(up, &key, method, path, body)
+}
+
 fn reply(up: &Up, headers: &str, method: &str, path: &str, body: &Value) -> Value {
+    let text = text(up, headers, method, path, body);
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("no JSON: {text}"))
+}
+
+fn text(up: &Up, headers: &str, method: &str, path: &str, body: &Value) -> String {
     let address = up.url.trim_start_matches("http://").trim_end_matches('/');
     let body = if body.is_null() {
         String::new()
@@ -204,8 +215,7 @@ fn reply(up: &Up, headers: &str, method: &str, path: &str, body: &Value) -> Valu
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let body = answer.split_once("\r\n\r\n").unwrap().1;
-    serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {answer}"))
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 #[test]

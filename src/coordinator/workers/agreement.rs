@@ -220,6 +220,8 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::HiresFix => Capabilities::TWO_PASSES,
                     Ability::Mp3 => Capabilities::MP3,
                     Ability::BeamSearch => Capabilities::BEAM_SEARCH,
+                    Ability::TranscriptLogprobs => Capabilities::TRANSCRIPT_LOGPROBS,
+                    Ability::WordTimes => Capabilities::WORD_TIMES,
                     Ability::ImageInput => Capabilities::IMAGE_INPUT,
                 });
             }

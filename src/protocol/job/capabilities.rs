@@ -67,6 +67,10 @@ impl Capabilities {
     pub const MP3: Self = Self(1 << 67);
     /// Searches for a transcript with several beams.
     pub const BEAM_SEARCH: Self = Self(1 << 68);
+    /// Says when each word of a speech sounds.
+    pub const WORD_TIMES: Self = Self(1 << 69);
+    /// Reports log probabilities of the tokens of transcripts.
+    pub const TRANSCRIPT_LOGPROBS: Self = Self(1 << 70);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -95,7 +99,7 @@ impl Capabilities {
     /// The capabilities of a model, where the others are those of a worker.
     pub const OF_MODELS: Self = Self::TOOLS.with(Self::IMAGE_INPUT);
 
-    const NAMES: [(Self, &'static str); 46] = [
+    const NAMES: [(Self, &'static str); 48] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -143,6 +147,11 @@ impl Capabilities {
         (Self::PROMPT_LOGPROBS, "log probabilities of prompts"),
         (Self::MP3, "sound as mp3"),
         (Self::BEAM_SEARCH, "beam_size"),
+        (Self::WORD_TIMES, "times of spoken words"),
+        (
+            Self::TRANSCRIPT_LOGPROBS,
+            "log probabilities of transcripts",
+        ),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

@@ -34,13 +34,14 @@ pub use keep_alive::{KeepAlive, MemoryStay};
 #[cfg(feature = "tone")]
 pub use kinds::ToneRequest;
 pub use kinds::{
-    Body, Chat, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, ImageRequest,
-    JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults, MusicRequest,
-    NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart, Samples, Sampling,
-    SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart, SpeechRequest,
-    StopRules, TextInput, TextRequest, TextualInversion, TokenList, TokenizeInput, TokensRequest,
-    ToolChoice, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest, USUAL_SIZE,
-    UsualVideo, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
+    Body, Chat, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, HeardLogprob,
+    ImageRequest, JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults,
+    MusicRequest, NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart,
+    Samples, Sampling, SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart,
+    SpeechRequest, SpokenWord, StopRules, TextInput, TextRequest, TextualInversion, TokenList,
+    TokenizeInput, TokensRequest, ToolChoice, Transcript, TranscriptSegment, TranscriptWord,
+    TranscriptionRequest, USUAL_SIZE, UsualVideo, Vector, VideoRequest, Voice, WorkflowText,
+    named_inversions,
 };
 pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use known_words::KnownWords;

@@ -148,12 +148,16 @@ pub enum Ability {
     Mp3,
     /// Searches for a transcript with several beams.
     BeamSearch,
+    /// Reports log probabilities of the tokens of transcripts.
+    TranscriptLogprobs,
+    /// Says when each word of a speech sounds.
+    WordTimes,
     /// Reads images in chats; an ability of a model.
     ImageInput,
 }
 
 impl Ability {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 19] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -170,6 +174,8 @@ impl Ability {
         Self::HiresFix,
         Self::Mp3,
         Self::BeamSearch,
+        Self::TranscriptLogprobs,
+        Self::WordTimes,
         Self::ImageInput,
     ];
 
@@ -199,6 +205,8 @@ impl Ability {
             Self::HiresFix => "hires_fix",
             Self::Mp3 => "mp3",
             Self::BeamSearch => "beam_search",
+            Self::TranscriptLogprobs => "transcript_logprobs",
+            Self::WordTimes => "word_times",
             Self::ImageInput => "image_input",
         }
     }

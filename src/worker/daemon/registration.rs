@@ -47,6 +47,8 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let draws = makes(Kind::Image) || served.upstreams.iter().any(takes_settings);
     let mp3 = (makes(Kind::Music) || makes(Kind::Speech)).then_some(Ability::Mp3);
     let beams = makes(Kind::Transcription).then_some(Ability::BeamSearch);
+    let logprobs = makes(Kind::Transcription).then_some(Ability::TranscriptLogprobs);
+    let word_times = makes(Kind::Speech).then_some(Ability::WordTimes);
     let images = [
         Ability::SourceImages,
         Ability::Inpainting,
@@ -67,6 +69,8 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
             .chain(images)
             .chain(mp3)
             .chain(beams)
+            .chain(logprobs)
+            .chain(word_times)
             .collect(),
         with_tools,
         can_judge: fleet.can_judge(),

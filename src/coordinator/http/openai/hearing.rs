@@ -105,6 +105,7 @@ async fn hear(
         temperature: request.temperature,
         beam_size: request.beam_size,
         words: request.has_words,
+        logprobs: request.has_logprobs,
     };
     let is_async = request.tracking.is_async;
     let stored = store(
@@ -296,19 +297,16 @@ impl HearingRelay {
             };
             match part {
                 Ok(EncodePart::Part(ResultPart::Transcript(part))) => {
-                    if let Some(text) = self.take(*part) {
-                        return Some(event(&delta(&text)));
+                    if let Some((text, part)) = self.take(*part) {
+                        return Some(event(&delta(&text, &part)));
                     }
                 }
                 Ok(EncodePart::Part(_)) => return Some(self.failed(&unexpected())),
                 Ok(EncodePart::End(_)) => {
                     self.running = None;
                     self.is_over = true;
-                    let text = match &self.heard.speech {
-                        Some(spans) if spans.is_empty() => String::new(),
-                        _ => self.sent.text(),
-                    };
-                    return Some(event(&done(&text, self.heard.seconds)));
+                    let text = self.sent.text();
+                    return Some(event(&done(&text, self.heard.seconds, &self.sent)));
                 }
                 Err(error) => return Some(self.failed(&error)),
             }
@@ -320,8 +318,8 @@ impl HearingRelay {
         event(&error::body(&error.failure, error.param.as_deref()))
     }
 
-    /// The unsent text of the part.
-    fn take(&mut self, mut part: Transcript) -> Option<String> {
+    /// The unsent text of the part, and the unsent part.
+    fn take(&mut self, mut part: Transcript) -> Option<(String, Transcript)> {
         if self.heard.speech.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
@@ -337,7 +335,7 @@ impl HearingRelay {
             true => text.trim_start().to_owned(),
             false => text,
         };
-        self.sent.absorb(part);
-        (!text.is_empty()).then_some(text)
+        self.sent.absorb(part.clone());
+        (!text.is_empty()).then_some((text, part))
     }
 }

@@ -34,13 +34,13 @@ use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
 use muster_characters::unreadable;
 use muster_protocol::job::{
-    Capabilities, FailureKind, JobId, Kind, MusicRequest, ResultPart, SoundFormat, SpeechPart,
-    SpeechRequest,
+    FailureKind, JobId, Kind, MusicRequest, ResultPart, SoundFormat, SpeechPart, SpeechRequest,
+    SpokenWord,
 };
 use muster_protocol::openai::error;
 use muster_protocol::openai::hearing::reply::event;
 use muster_protocol::openai::speech::{
-    SpeechDelivery, SpeechForm, VoicedText, delta, done, resolve, voice,
+    SpeechDelivery, SpeechForm, VoicedText, captioned, delta, done, resolve, voice,
 };
 
 /// Characters of the text that have no English reading, as `U+4E16, U+754C`.
@@ -107,23 +107,27 @@ async fn answer(
         voice,
         speed: request.speed,
         seed: request.seed.unwrap_or_else(|| encoder.seed()),
+        words: request.wants_words,
     };
-    let characters = speech.tokens();
+    let (characters, requires) = (speech.tokens(), speech.requires());
     let running = encoder
         .begin(Encoding {
             model: request.model.clone(),
             request: speech.into(),
-            requires: Capabilities::default(),
+            requires,
             param: "input",
         })
         .await?;
     let is_relayed = match request.delivery {
-        SpeechDelivery::Usual => request.form == SpeechForm::Pcm,
+        SpeechDelivery::Usual => request.form == SpeechForm::Pcm && !request.wants_words,
         SpeechDelivery::Audio | SpeechDelivery::Events => true,
     };
     match is_relayed {
         true => relay(running, &request, characters, encoder.settings()).await,
-        false => gather(running, request.form, endpoint.memory()).await,
+        false => {
+            let form = (request.form, request.wants_words);
+            gather(running, form, endpoint.memory()).await
+        }
     }
 }
 
@@ -170,10 +174,10 @@ async fn later(
     endpoint.accept(order, &request, room).await
 }
 
-/// The whole file.
+/// The whole file, or JSON with the file and the times of its words.
 async fn gather(
     mut running: RunningEncoding,
-    form: SpeechForm,
+    (form, wants_words): (SpeechForm, bool),
     memory: &Memory,
 ) -> Result<Response, ApiError> {
     let job = running.job();
@@ -186,10 +190,19 @@ async fn gather(
         }
     }
     let mut room = memory.room_to_tell();
-    room.cover_in_time(whole.samples.0.len()).await?;
-    let file = file(whole, form).await?;
-    let mut response = reply::text_in(room, StatusCode::OK, file);
-    dress(response.headers_mut(), form.content_type(), job);
+    // The file is base64 within JSON.
+    let copies = if wants_words { 2 } else { 1 };
+    let size = whole.samples.0.len().saturating_mul(copies);
+    room.cover_in_time(size).await?;
+    let words = std::mem::take(&mut whole.words);
+    let mut reply = file(whole, form).await?;
+    let mut content_type = form.content_type();
+    if wants_words {
+        let captioned = captioned(&STANDARD.encode(reply), form, &words);
+        (reply, content_type) = (captioned.to_string().into_bytes(), "application/json");
+    }
+    let mut response = reply::text_in(room, StatusCode::OK, reply);
+    dress(response.headers_mut(), content_type, job);
     Ok(response)
 }
 
@@ -245,6 +258,10 @@ struct SpeechRelay {
     encoder: Option<SpokenFile>,
     form: SpeechForm,
     has_events: bool,
+    /// Words whose times the next event says.
+    words: Vec<SpokenWord>,
+    /// Start of the last word that was said.
+    said_until: Option<f64>,
     characters: u64,
     heartbeat: Duration,
 }
@@ -276,6 +293,8 @@ async fn relay(
         encoder: None,
         form: request.form,
         has_events,
+        words: Vec::new(),
+        said_until: None,
         characters,
         heartbeat: settings.heartbeat,
     };
@@ -323,7 +342,12 @@ impl SpeechRelay {
     }
 
     /// The unsent rest of the part.
-    async fn part(&mut self, part: SpeechPart) -> Result<Option<Vec<u8>>, ApiError> {
+    async fn part(&mut self, mut part: SpeechPart) -> Result<Option<Vec<u8>>, ApiError> {
+        let words = std::mem::take(&mut part.words).into_iter();
+        let said_until = self.said_until;
+        let new = words.filter(|word| said_until.is_none_or(|said| word.start > said));
+        self.words.extend(new);
+        self.said_until = self.words.last().map(|word| word.start).or(said_until);
         if self.form == SpeechForm::Flac {
             take(&mut self.kept, part)?;
             return Ok(None);
@@ -374,18 +398,21 @@ impl SpeechRelay {
             return rest.map(|rest| Ok(rest.into()));
         }
         let mut events = String::new();
-        if let Some(rest) = rest {
-            events += &event(&delta(&STANDARD.encode(rest)));
+        let words = std::mem::take(&mut self.words);
+        if rest.is_some() || !words.is_empty() {
+            let rest = STANDARD.encode(rest.unwrap_or_default());
+            events += &event(&delta(&rest, &words));
         }
         events += &event(&done(self.characters, 0));
         Some(Ok(events.into()))
     }
 
-    fn wrapped(&self, bytes: Vec<u8>) -> Bytes {
-        match self.has_events {
-            true => event(&delta(&STANDARD.encode(bytes))).into(),
-            false => bytes.into(),
+    fn wrapped(&mut self, bytes: Vec<u8>) -> Bytes {
+        if !self.has_events {
+            return bytes.into();
         }
+        let words = std::mem::take(&mut self.words);
+        event(&delta(&STANDARD.encode(bytes), &words)).into()
     }
 
     fn failed(&mut self, error: &ApiError) -> Result<Bytes, BrokenOff> {

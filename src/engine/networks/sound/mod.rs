@@ -12,7 +12,7 @@ mod whisper;
 pub use self::{
     ace_step::{AceStep, AceStepSpec, SongConditionSpec, SongConditions, SongContext},
     features::{Features, LONGEST_WINDOW, SAMPLE_RATE, leveled},
-    kokoro::{Kokoro, KokoroSpec, SPEECH_RATE, SpeechText},
+    kokoro::{Kokoro, KokoroSpec, SPEECH_RATE, SpeechText, SpokenSound},
     oobleck::{Oobleck, OobleckSpec, TILE_FRAMES},
     synthetic::{HearingBench, SyntheticHearing},
     synthetic_music::{MusicBench, SyntheticMusic},

@@ -7,6 +7,8 @@ use muster_kernels::cpu::log_sum_exp;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beam {
     pub tokens: Vec<u32>,
+    /// Of each token.
+    pub logprobs: Vec<f32>,
     pub logprob: f32,
 }
 
@@ -58,14 +60,16 @@ impl Beams {
         found.sort_by(|a, b| b.logprob.total_cmp(&a.logprob));
         let (mut going, mut sources, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for one in found {
-            let mut tokens = self.going[one.source].tokens.clone();
-            let logprob = one.logprob;
+            let mut beam = self.going[one.source].clone();
+            let before = beam.logprob;
+            beam.logprob = one.logprob;
             if one.token == self.end {
-                ended.push(Beam { tokens, logprob });
+                ended.push(beam);
                 continue;
             }
-            tokens.push(one.token);
-            going.push(Beam { tokens, logprob });
+            beam.tokens.push(one.token);
+            beam.logprobs.push(one.logprob - before);
+            going.push(beam);
             sources.push(one.source);
             if going.len() == self.size {
                 break;
@@ -175,6 +179,7 @@ mod tests {
             };
             let best = search(number("size"));
             assert_eq!(best.tokens, tokens, "{case}");
+            assert_eq!(best.logprobs.len(), tokens.len(), "{case}");
             assert!((best.logprob - case["logprob"].as_f64().unwrap() as f32).abs() < 1e-3);
             differ_from_greedy += usize::from(search(1).tokens != best.tokens);
         }

@@ -100,6 +100,11 @@ pub async fn hear(
         // A window that would begin again where it began never ends.
         seek += if advanced == 0 { frames } else { advanced };
         segments.retain(|segment| !segment.is_empty());
+        if !request.wants_logprobs {
+            segments
+                .iter_mut()
+                .for_each(|segment| segment.heard.clear());
+        }
         written.extend(segments.iter().flat_map(|segment| &segment.tokens));
         if text.temperature > LEAST_TRUSTED {
             reset = written.len();

@@ -18,7 +18,7 @@ mod window;
 mod words;
 
 pub use self::request::TranscriptRequest;
-pub use self::segments::TranscriptSegment;
+pub use self::segments::{HeardToken, TranscriptSegment};
 pub use self::words::TimedWord;
 pub use crate::networks::sound::SAMPLE_RATE;
 

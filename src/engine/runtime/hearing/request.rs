@@ -19,6 +19,8 @@ pub struct TranscriptRequest {
     pub seed: Option<u64>,
     /// Find the time of each word.
     pub wants_words: bool,
+    /// Report the log probability of each token.
+    pub wants_logprobs: bool,
 }
 
 impl MediaRequest for TranscriptRequest {

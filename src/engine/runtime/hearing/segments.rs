@@ -1,5 +1,7 @@
 //! Splits the tokens of a window into segments with timestamps.
 
+use std::ops::Range;
+
 use super::vocabulary::HearingVocabulary;
 use super::window::WindowText;
 use super::words::TimedWord;
@@ -23,6 +25,15 @@ pub struct TranscriptSegment {
     /// Probability of silence.
     pub silence: f32,
     pub words: Vec<TimedWord>,
+    /// The tokens of the text, where their log probabilities were asked for.
+    pub heard: Vec<HeardToken>,
+}
+
+/// A token of a transcript, which may be a part of a character.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HeardToken {
+    pub bytes: Vec<u8>,
+    pub logprob: f32,
 }
 
 /// The segments of a window that begins at `seek` and has `frames` of the sound, and how many frames on the next begins.
@@ -33,11 +44,12 @@ pub fn cut(
     vocabulary: &HearingVocabulary,
 ) -> (Vec<TranscriptSegment>, usize) {
     let offset = seek as f64 / FRAMES_PER_SECOND;
-    let segment = |tokens: &[u32], from: f64, to: f64| TranscriptSegment {
+    let segment = |place: Range<usize>, from: f64, to: f64| TranscriptSegment {
         from: offset + from,
         to: offset + to,
-        text: vocabulary.decode(tokens),
-        tokens: tokens.to_vec(),
+        text: vocabulary.decode(&text.tokens[place.clone()]),
+        tokens: text.tokens[place.clone()].to_vec(),
+        heard: heard(text, place, vocabulary),
         seek,
         temperature: text.temperature,
         average_logprob: text.average_logprob,
@@ -59,7 +71,7 @@ pub fn cut(
         let to = last.map_or(frames as f64 / FRAMES_PER_SECOND, |&token| {
             vocabulary.seconds(token)
         });
-        return (vec![segment(tokens, 0.0, to)], frames);
+        return (vec![segment(0..tokens.len(), 0.0, to)], frames);
     }
     if ends_alone {
         cuts.push(tokens.len());
@@ -72,7 +84,7 @@ pub fn cut(
         let [first, last] = times.map_or([0.0; 2], |(&first, &last)| {
             [first, last].map(|token| vocabulary.seconds(token))
         });
-        segments.push(segment(part, first, last));
+        segments.push(segment(from..to, first, last));
         from = to;
     }
     let advanced = match ends_alone {
@@ -81,6 +93,23 @@ pub fn cut(
         false => tokens[from - 1].saturating_sub(vocabulary.first_time) as usize * STEP_FRAMES,
     };
     (segments, advanced)
+}
+
+/// The tokens of text among those at a place.
+fn heard(
+    text: &WindowText,
+    place: Range<usize>,
+    vocabulary: &HearingVocabulary,
+) -> Vec<HeardToken> {
+    let tokens = text.tokens[place.clone()].iter();
+    let logprobs = text.logprobs.iter().skip(place.start);
+    let tokens = tokens.zip(logprobs);
+    let spoken = tokens.filter(|(token, _)| **token < vocabulary.end);
+    let heard = spoken.map(|(token, logprob)| HeardToken {
+        bytes: vocabulary.bytes(*token).to_vec(),
+        logprob: *logprob,
+    });
+    heard.collect()
 }
 
 impl TranscriptSegment {

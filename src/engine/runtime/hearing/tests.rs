@@ -109,6 +109,7 @@ fn request(pitch: f32) -> TranscriptRequest {
         beams: None,
         seed: Some(7),
         wants_words: false,
+        wants_logprobs: false,
     }
 }
 

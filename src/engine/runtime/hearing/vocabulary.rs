@@ -172,6 +172,11 @@ impl HearingVocabulary {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// The bytes of a token of text.
+    pub fn bytes(&self, token: u32) -> &[u8] {
+        self.language.pieces().bytes(token)
+    }
+
     pub fn is_time(&self, token: u32) -> bool {
         token >= self.first_time
     }

@@ -42,6 +42,8 @@ pub struct WindowTask<'a> {
 pub struct WindowText {
     /// Text and times, without opening and end.
     pub tokens: Vec<u32>,
+    /// Of each token.
+    pub logprobs: Vec<f32>,
     pub average_logprob: f32,
     /// Probability of silence.
     pub silence: f32,
@@ -123,6 +125,7 @@ pub async fn attempt(
         average_logprob: best.logprob / (best.tokens.len() + 1) as f32,
         compression: compression(text.trim()),
         tokens: best.tokens,
+        logprobs: best.logprobs,
         silence,
         temperature,
     })
@@ -216,6 +219,7 @@ async fn draw(
                 continue;
             }
             candidate.text.tokens.push(token);
+            candidate.text.logprobs.push(logprob);
             still.push(candidate);
             ahead.push(next(cache, token));
         }

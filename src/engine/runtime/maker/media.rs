@@ -48,6 +48,17 @@ pub enum Output {
         rate: f32,
     },
     Transcript(TranscriptPart),
+    /// Words of the next sound, where they were asked for.
+    SpokenWords(Vec<SpokenWord>),
+}
+
+/// A word of a speech. Times are seconds from the beginning of the whole speech.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpokenWord {
+    /// As it is spoken: `five` for `5`.
+    pub word: String,
+    pub from: f64,
+    pub to: f64,
 }
 
 /// Further segments of a transcript. The first part has the language and may have no segments.

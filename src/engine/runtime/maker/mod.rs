@@ -20,7 +20,7 @@ mod thread;
 use std::time::Duration;
 
 pub use handle::{Maker, MakerLimits, PipelineLoader};
-pub use media::{Output, Pcm, PixelFormat, Pixels, TranscriptPart};
+pub use media::{Output, Pcm, PixelFormat, Pixels, SpokenWord, TranscriptPart};
 pub use passes::{PassJob, PassReports};
 pub use request::{MakeRequest, MediaRequest, SoundRequest};
 pub use sample::{SampleFault, SamplePipeline};

@@ -98,6 +98,8 @@ pub struct SoundRequest {
     pub seed: Option<u64>,
     /// Which sound of a series with one seed.
     pub index: u32,
+    /// Times of spoken words, which come before each part of the sound; only of models that speak.
+    pub wants_words: bool,
 }
 
 impl SoundRequest {

@@ -141,6 +141,7 @@ impl SpeechPipeline {
             speed,
             seed: request.seed.unwrap_or(0),
             index: request.index,
+            wants_words: request.wants_words,
         })
     }
 
@@ -195,7 +196,8 @@ const BLOCKS_PER_PASSAGE: u64 = 90;
 impl Pipeline for SpeechPipeline {
     fn check(&self, request: &MakeRequest) -> Result<Cost, Refusal> {
         let task = self.task(request.of()?)?;
-        let longest = task.passages.iter().map(Vec::len).max().unwrap_or(0);
+        let longest = task.passages.iter().map(|passage| passage.tokens.len());
+        let longest = longest.max().unwrap_or(0);
         let frames = longest as f32 * FRAMES_PER_PHONEME / task.speed;
         Ok(Cost {
             steps: u32::try_from(task.passages.len().max(1)).unwrap_or(u32::MAX),

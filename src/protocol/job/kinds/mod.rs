@@ -30,14 +30,16 @@ pub use music::{MusicRequest, SoundFormat};
 pub use part::ResultPart;
 pub use ranking::RankingRequest;
 pub use request::{JobRequest, MediaFile, ModelDefaults, OutputForm};
-pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest};
+pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest, SpokenWord};
 pub use text::{
     Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
 };
 pub use tokens::{DetokenizeInput, TokenList, TokenizeInput, TokensRequest};
 #[cfg(feature = "tone")]
 pub use tone::ToneRequest;
-pub use transcription::{Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest};
+pub use transcription::{
+    HeardLogprob, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest,
+};
 pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
 pub(crate) use wire::ValuesJson;
 

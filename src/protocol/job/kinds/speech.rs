@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::music::spoken_millis;
 use super::{JobRequest, KindFacts, OutputForm};
+use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
     name: "speech",
@@ -31,6 +32,9 @@ pub struct SpeechRequest {
     pub speed: Option<f64>,
     /// The same seed gives the same sound, so that another worker can go on.
     pub seed: u64,
+    /// With the time of each word.
+    #[serde(skip_serializing_if = "is_false")]
+    pub words: bool,
 }
 
 /// The next part of a speech, with one channel.
@@ -42,6 +46,25 @@ pub struct SpeechPart {
     /// Samples a second.
     pub rate: u32,
     pub samples: Samples,
+    /// Words that begin after those of earlier parts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<SpokenWord>,
+}
+
+/// A word as it is spoken. Times are seconds from the beginning of the speech.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpokenWord {
+    pub word: String,
+    pub start: f64,
+    pub end: f64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// Samples of 16 bits, lower byte first, whose serde form is base64.
@@ -52,6 +75,11 @@ impl SpeechRequest {
     /// A character counts as a token.
     pub fn tokens(&self) -> u64 {
         (self.text.chars().count() as u64).max(1)
+    }
+
+    /// Workers of earlier versions say no times.
+    pub fn requires(&self) -> Capabilities {
+        Capabilities::default().with_if(self.words, Capabilities::WORD_TIMES)
     }
 }
 
@@ -70,6 +98,14 @@ impl JobRequest for SpeechRequest {
 
     fn read_bytes(&self) -> usize {
         self.text.len()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            formats: Formats::NEUTRAL,
+            requires: self.requires(),
+            ..Limits::default()
+        }
     }
 
     fn sound_seconds(&self) -> Option<u64> {
@@ -95,7 +131,15 @@ impl SpeechPart {
         let known = usize::try_from(self.end() - next.at).unwrap_or(usize::MAX);
         let fresh = next.samples.0.get(known.saturating_mul(2)..);
         self.samples.0.extend_from_slice(fresh.unwrap_or_default());
+        self.absorb_words(next.words);
         Ok(())
+    }
+
+    /// Words of a part that comes again are known already.
+    fn absorb_words(&mut self, words: Vec<SpokenWord>) {
+        let known = self.words.last().map(|word| word.start);
+        let is_new = |word: &SpokenWord| known.is_none_or(|known| word.start > known);
+        self.words.extend(words.into_iter().filter(is_new));
     }
 }
 
@@ -126,14 +170,34 @@ impl<'de> Deserialize<'de> for Samples {
 mod tests {
     use serde_json::json;
 
-    use super::{Samples, SpeechGap, SpeechPart};
+    use super::{Samples, SpeechGap, SpeechPart, SpokenWord};
 
     fn part(at: u64, samples: &[u8]) -> SpeechPart {
         SpeechPart {
             at,
             rate: 24_000,
             samples: Samples(samples.to_vec()),
+            words: Vec::new(),
         }
+    }
+
+    #[test]
+    fn words_that_come_again_are_taken_once() {
+        let word = |word: &str, start| SpokenWord {
+            word: word.to_owned(),
+            start,
+            end: start + 0.5,
+        };
+        let said = |at, words: &[SpokenWord]| SpeechPart {
+            words: words.to_vec(),
+            ..part(at, &[1, 0])
+        };
+        let mut whole = SpeechPart::default();
+        let words = [word("one", 0.0), word("two", 0.5), word("three", 1.0)];
+        whole.absorb(said(0, &words[..2])).unwrap();
+        whole.absorb(said(0, &words[..2])).unwrap();
+        whole.absorb(said(1, &words[2..])).unwrap();
+        assert_eq!(whole.words, words);
     }
 
     #[test]

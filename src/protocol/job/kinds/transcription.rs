@@ -41,6 +41,9 @@ pub struct TranscriptionRequest {
     /// With the time of each word.
     #[serde(skip_serializing_if = "is_false")]
     pub words: bool,
+    /// With the log probability of each token.
+    #[serde(skip_serializing_if = "is_false")]
+    pub logprobs: bool,
 }
 
 /// A transcript, or a part of one.
@@ -68,6 +71,17 @@ pub struct TranscriptSegment {
     pub no_speech_prob: f32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<TranscriptWord>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logprobs: Vec<HeardLogprob>,
+}
+
+/// A token of a transcript.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeardLogprob {
+    pub token: String,
+    /// A part of a character where the token is one.
+    pub bytes: Vec<u8>,
+    pub logprob: f32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -96,10 +110,12 @@ impl TranscriptionRequest {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
     }
 
-    /// Workers of earlier versions search for nothing.
+    /// Workers of earlier versions search for nothing and report no log probabilities.
     pub fn requires(&self) -> Capabilities {
         let searches = self.beam_size.is_some_and(|size| size > 1);
-        Capabilities::default().with_if(searches, Capabilities::BEAM_SEARCH)
+        Capabilities::default()
+            .with_if(searches, Capabilities::BEAM_SEARCH)
+            .with_if(self.logprobs, Capabilities::TRANSCRIPT_LOGPROBS)
     }
 
     /// The counted tokens: positions of the network's audio input.
@@ -185,7 +201,10 @@ impl Transcript {
     pub fn weight(&self) -> usize {
         let segments = self.segments.iter().map(|segment| {
             let words = segment.words.iter().map(|word| word.word.len() + 24);
-            segment.text.len() + 4 * segment.tokens.len() + words.sum::<usize>() + 64
+            let logprobs = segment.logprobs.iter();
+            let logprobs = logprobs.map(|one| one.token.len() + one.bytes.len() + 64);
+            let aside = words.sum::<usize>() + logprobs.sum::<usize>() + 64;
+            segment.text.len() + 4 * segment.tokens.len() + aside
         });
         segments.sum()
     }

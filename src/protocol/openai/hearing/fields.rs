@@ -39,6 +39,7 @@ pub struct HearingDraft {
     form: TranscriptForm,
     has_segments: bool,
     has_words: bool,
+    has_logprobs: bool,
     is_streamed: bool,
     tracking: MediaTracking,
 }
@@ -169,10 +170,12 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
         }
         Ok(())
     }),
-    field("include", Shape::List, "Only an empty list: log probabilities of tokens are not returned; verbose_json has avg_logprob of each segment.", |_, value| {
-        match value.as_array().is_none_or(Vec::is_empty) {
+    field("include", Shape::List, "Only logprobs: the log probability of each token, in a reply of json and in the events of a stream.", |draft, value| {
+        let list = value.as_array().map_or(&[][..], Vec::as_slice);
+        draft.has_logprobs = !list.is_empty();
+        match list.iter().all(|one| one == "logprobs") {
             true => Ok(()),
-            false => Err(Problem::unsupported("include", "include must be empty: log probabilities of tokens are not supported here; response_format verbose_json has avg_logprob of each segment")),
+            false => Err(Problem::unsupported("include", "include must be [\"logprobs\"] or empty")),
         }
     }),
     field("known_speaker_names", Shape::List, NO_SPEAKERS, |_, _| Err(Problem::unsupported("known_speaker_names", NOT_APART))),
@@ -322,6 +325,10 @@ impl HearingDraft {
             let message = "timestamp_granularities requires response_format verbose_json";
             return Err(Problem::invalid("timestamp_granularities", message));
         }
+        if self.has_logprobs && self.form != TranscriptForm::Json {
+            let message = "include logprobs requires response_format json";
+            return Err(Problem::invalid("include", message));
+        }
         if self.is_streamed && !matches!(self.form, TranscriptForm::Json | TranscriptForm::Text) {
             let message = "response_format must be json or text where stream is true";
             return Err(Problem::invalid("response_format", message));
@@ -367,6 +374,7 @@ impl HearingDraft {
             form: self.form,
             has_segments: self.has_segments || !self.has_words,
             has_words: self.has_words,
+            has_logprobs: self.has_logprobs,
             is_streamed: self.is_streamed,
             tracking: self.tracking,
         })

@@ -51,6 +51,7 @@ pub struct HearingRequest {
     pub form: TranscriptForm,
     pub has_segments: bool,
     pub has_words: bool,
+    pub has_logprobs: bool,
     pub is_streamed: bool,
     pub tracking: MediaTracking,
 }
@@ -186,7 +187,11 @@ mod tests {
             &[("timestamp_granularities[]", "word")],
             "timestamp_granularities",
         );
-        check(&[("include[]", "logprobs")], "include");
+        check(&[("include[]", "usage")], "include");
+        check(
+            &[("include[]", "logprobs"), ("response_format", "text")],
+            "include",
+        );
         check(&[("languages[]", "en"), ("languages[]", "de")], "languages");
         check(&[("languages[]", "klingon")], "languages");
         check(&[("languages[]", "de"), ("language", "en")], "languages");

@@ -98,7 +98,12 @@ impl FinishedTranscript {
         match form {
             TranscriptForm::Json => {
                 let usage = usage(self.heard_seconds);
-                json!({"text": self.transcript.text(), "usage": usage}).to_string()
+                let mut reply = json!({"text": self.transcript.text(), "usage": usage});
+                let logprobs = logprobs(&self.transcript);
+                if !logprobs.is_empty() {
+                    reply["logprobs"] = logprobs.into();
+                }
+                reply.to_string()
             }
             TranscriptForm::Text => format!("{}\n", self.transcript.text()),
             TranscriptForm::VerboseJson => self.verbose().to_string(),
@@ -143,14 +148,36 @@ pub fn event(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
-/// A part of a text that is streamed.
-pub fn delta(text: &str) -> Value {
-    json!({"type": "transcript.text.delta", "delta": text})
+/// A part of a text that is streamed, with the log probabilities of its tokens where they were asked for.
+pub fn delta(text: &str, part: &Transcript) -> Value {
+    let event = json!({"type": "transcript.text.delta", "delta": text});
+    with_logprobs(event, part)
 }
 
 /// The end of a text that was streamed.
-pub fn done(text: &str, seconds: f64) -> Value {
-    json!({"type": "transcript.text.done", "text": text, "usage": usage(seconds)})
+pub fn done(text: &str, seconds: f64, whole: &Transcript) -> Value {
+    let event = json!({"type": "transcript.text.done", "text": text, "usage": usage(seconds)});
+    with_logprobs(event, whole)
+}
+
+fn with_logprobs(mut event: Value, transcript: &Transcript) -> Value {
+    let logprobs = logprobs(transcript);
+    if !logprobs.is_empty() {
+        event["logprobs"] = logprobs.into();
+    }
+    event
+}
+
+fn logprobs(transcript: &Transcript) -> Vec<Value> {
+    let tokens = transcript.segments.iter().flat_map(|one| &one.logprobs);
+    let tokens = tokens.map(|one| {
+        json!({
+            "token": one.token,
+            "bytes": one.bytes,
+            "logprob": short(one.logprob),
+        })
+    });
+    tokens.collect()
 }
 
 fn hundredths(seconds: f64) -> f64 {

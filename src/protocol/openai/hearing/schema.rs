@@ -50,6 +50,7 @@ fn transcription() -> Value {
             "duration": {"type": "number"},
             "segments": {"type": "array", "items": segment},
             "words": {"type": "array", "items": word},
+            "logprobs": logprobs(),
             "usage": usage(),
         },
     })
@@ -71,7 +72,24 @@ fn event() -> Value {
             "type": {"type": "string", "enum": ["transcript.text.delta", "transcript.text.done"]},
             "delta": {"type": "string"},
             "text": {"type": "string"},
+            "logprobs": logprobs(),
             "usage": usage(),
+        },
+    })
+}
+
+/// Only where they were asked for.
+fn logprobs() -> Value {
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["token", "bytes", "logprob"],
+            "properties": {
+                "token": {"type": "string"},
+                "bytes": {"type": "array", "items": {"type": "integer"}},
+                "logprob": {"type": "number"},
+            },
         },
     })
 }

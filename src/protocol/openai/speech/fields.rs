@@ -26,6 +26,7 @@ pub struct SpeechDraft {
     ignored: Vec<String>,
     form: SpeechForm,
     delivery: SpeechDelivery,
+    wants_words: bool,
     tracking: MediaTracking,
 }
 
@@ -82,6 +83,10 @@ pub const FIELDS: &[Field<SpeechDraft>] = &[
         };
         Ok(())
     }),
+    field("return_timestamps", Shape::Flag, "Say when each word sounds, as Kokoro-FastAPI does: in the events of stream_format sse, or in a reply of JSON with audio, audio_format and timestamps. Words are those that are spoken, such as five for 5. Not of OpenAI's API.", |draft, value| {
+        draft.wants_words = value == true;
+        Ok(())
+    }),
     field("seed", Shape::Integer(0..=LARGEST_SEED), "Seed of the noise in the voice; random if absent.", |draft, value| {
         draft.seed = whole(&value).and_then(|seed| u64::try_from(seed).ok());
         Ok(())
@@ -118,6 +123,14 @@ impl SpeechDraft {
             let message = "pcm cannot be combined with async, because the file has no header: choose mp3 or wav as response_format";
             return Err(Problem::unsupported("response_format", message));
         }
+        if self.wants_words && self.delivery == SpeechDelivery::Audio {
+            let message = "return_timestamps cannot be combined with stream_format audio, which has no place for them: choose sse, or leave stream_format out";
+            return Err(Problem::unsupported("return_timestamps", message));
+        }
+        if self.wants_words && self.tracking.is_async {
+            let message = "return_timestamps cannot be combined with async: the result is a file";
+            return Err(Problem::unsupported("return_timestamps", message));
+        }
         Ok(VoicedText {
             model: Arc::from(model),
             text,
@@ -126,6 +139,7 @@ impl SpeechDraft {
             seed: self.seed,
             form: self.form,
             delivery: self.delivery,
+            wants_words: self.wants_words,
             tracking: self.tracking,
             ignored: self.ignored,
         })

@@ -18,6 +18,7 @@ use super::field::{self, FieldRow};
 use super::media::MediaTracking;
 use super::shape::kind;
 use super::{Problem, Strictness};
+use crate::job::SpokenWord;
 
 pub use voices::resolve;
 
@@ -35,6 +36,8 @@ pub struct VoicedText {
     pub seed: Option<u64>,
     pub form: SpeechForm,
     pub delivery: SpeechDelivery,
+    /// With the time of each word.
+    pub wants_words: bool,
     pub tracking: MediaTracking,
     /// Fields without an effect, for the header that names them.
     pub ignored: Vec<String>,
@@ -109,9 +112,34 @@ impl VoicedText {
     }
 }
 
-/// The event of the next bytes, which are base64 here.
-pub fn delta(audio: &str) -> Value {
-    json!({"type": "speech.audio.delta", "audio": audio})
+/// The event of the next bytes, which are base64 here, and of words where their times were asked for.
+pub fn delta(audio: &str, words: &[SpokenWord]) -> Value {
+    let mut event = json!({"type": "speech.audio.delta", "audio": audio});
+    if !words.is_empty() {
+        event["timestamps"] = timestamps(words);
+    }
+    event
+}
+
+/// A whole file, which is base64 here, with the times of its words, as Kokoro-FastAPI replies.
+pub fn captioned(audio: &str, form: SpeechForm, words: &[SpokenWord]) -> Value {
+    json!({
+        "audio": audio,
+        "audio_format": form.content_type(),
+        "timestamps": timestamps(words),
+    })
+}
+
+fn timestamps(words: &[SpokenWord]) -> Value {
+    let millis = |seconds: f64| (seconds * 1000.0).round() / 1000.0;
+    let words = words.iter().map(|word| {
+        json!({
+            "word": word.word,
+            "start_time": millis(word.start),
+            "end_time": millis(word.end),
+        })
+    });
+    words.collect()
 }
 
 /// The last event.
@@ -188,6 +216,15 @@ mod tests {
         check(json!({"instructions": 7}), "instructions");
         check(json!({"seed": -1}), "seed");
         check(json!({"stream_format": "ogg"}), "stream_format");
+        check(json!({"return_timestamps": "yes"}), "return_timestamps");
+        check(
+            json!({"return_timestamps": true, "stream_format": "audio"}),
+            "return_timestamps",
+        );
+        check(
+            json!({"return_timestamps": true, "async": true}),
+            "return_timestamps",
+        );
         let message = check(json!({"response_format": "aac"}), "response_format");
         assert!(message.contains("mp3, wav, flac, opus or pcm"), "{message}");
         check(

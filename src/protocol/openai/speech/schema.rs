@@ -10,6 +10,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("SpeechRequest", field::schema(FIELDS, &["model", "input"])),
         ("SpeechEvent", event()),
+        ("CaptionedSpeech", captioned()),
         ("Voices", voices()),
     ]
 }
@@ -27,11 +28,38 @@ fn event() -> Value {
         "properties": {
             "type": {"type": "string", "enum": ["speech.audio.delta", "speech.audio.done"]},
             "audio": {"type": "string", "description": "The next bytes of the file in base64."},
+            "timestamps": timestamps(),
             "usage": {
                 "type": "object",
                 "required": ["input_tokens", "output_tokens", "total_tokens"],
                 "properties": {"input_tokens": count(), "output_tokens": count(), "total_tokens": count()},
             },
+        },
+    })
+}
+
+/// The words that begin in a part, or all.
+fn timestamps() -> Value {
+    let seconds =
+        || json!({"type": "number", "description": "Seconds from the beginning of the speech."});
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["word", "start_time", "end_time"],
+            "properties": {"word": {"type": "string"}, "start_time": seconds(), "end_time": seconds()},
+        },
+    })
+}
+
+fn captioned() -> Value {
+    json!({
+        "type": "object",
+        "required": ["audio", "audio_format", "timestamps"],
+        "properties": {
+            "audio": {"type": "string", "description": "The file in base64."},
+            "audio_format": {"type": "string", "description": "The type of the file, such as audio/mpeg."},
+            "timestamps": timestamps(),
         },
     })
 }

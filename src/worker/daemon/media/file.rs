@@ -345,7 +345,9 @@ fn encode(
             Ok(EncodedOutput { bytes, result })
         }
         Output::Frames { .. } => Err("the frames of a video came late".to_owned()),
-        Output::Transcript(_) => Err("the model made a transcript instead of media".to_owned()),
+        Output::Transcript(_) | Output::SpokenWords(_) => {
+            Err("the model made a transcript instead of media".to_owned())
+        }
     }
 }
 

@@ -9,11 +9,11 @@ use crate::daemon::fit::Needs;
 use crate::daemon::registration::small;
 use crate::daemon::{MediaModel, blame};
 use crate::link::Said;
-use muster_engine::runtime::maker::{MakeEvent, Output, Pcm, Pipeline, SoundRequest};
+use muster_engine::runtime::maker::{self, MakeEvent, Output, Pcm, Pipeline, SoundRequest};
 use muster_engine::runtime::speech::SpeechSource;
 use muster_engine::runtime::{ComponentFolders, DeviceChoice, LoadError};
 use muster_protocol::job::{
-    FinishReason, Kind, ResultPart, Samples, SpeechPart, SpeechRequest, Usage,
+    FinishReason, Kind, ResultPart, Samples, SpeechPart, SpeechRequest, SpokenWord, Usage,
 };
 use muster_protocol::link::ModelLimits;
 
@@ -78,6 +78,7 @@ async fn speak(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Resul
         voice: speech.voice,
         speed: speech.speed.map(|speed| speed as f32),
         seed: Some(speech.seed),
+        wants_words: speech.words,
         ..SoundRequest::default()
     };
     let admitted = desk.engines.throttle.admit().await;
@@ -85,14 +86,21 @@ async fn speak(model: &str, speech: SpeechRequest, desk: MediaDesk<'_>) -> Resul
     drop(admitted);
     let mut stream = stream.map_err(blame::said)?;
     let mut at = 0;
+    let mut words = Vec::new();
     while let Some(event) = stream.next().await {
         match event {
             MakeEvent::Step { at, of, .. } => {
                 let preview = None;
                 desk.reply.say(Said::Progress { at, of, preview }).await;
             }
+            MakeEvent::Made(Output::SpokenWords(next)) => words = next,
             MakeEvent::Made(Output::Sound(pcm)) => {
-                for part in parts(&pcm, &mut at)? {
+                let mut parts = parts(&pcm, &mut at)?;
+                if let Some(first) = parts.first_mut() {
+                    let words = std::mem::take(&mut words).into_iter();
+                    first.words = words.map(word).collect();
+                }
+                for part in parts {
                     let result = ResultPart::Speech(Box::new(part));
                     desk.reply.say(Said::Part(Box::new(result))).await;
                 }
@@ -128,9 +136,18 @@ fn parts(pcm: &Pcm, at: &mut u64) -> Result<Vec<SpeechPart>, Said> {
             at: begin,
             rate: pcm.rate,
             samples: Samples(second.iter().flat_map(bytes).collect()),
+            words: Vec::new(),
         }
     });
     Ok(parts.collect())
+}
+
+fn word(word: maker::SpokenWord) -> SpokenWord {
+    SpokenWord {
+        word: word.word,
+        start: word.from,
+        end: word.to,
+    }
 }
 
 /// NaN becomes silence.

@@ -104,6 +104,7 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
         beams: request.beam_size.map(|size| size as usize),
         seed: None,
         wants_words: request.words,
+        wants_logprobs: request.logprobs,
     };
     let admitted = desk.engines.throttle.admit().await;
     let mut stream = maker.make(model, wanted.into()).map_err(blame::said)?;
@@ -121,7 +122,12 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
                 let result = ResultPart::Transcript(Box::new(part));
                 desk.reply.say(Said::Part(Box::new(result))).await;
             }
-            MakeEvent::Made(Output::Image(_) | Output::Sound(_) | Output::Frames { .. }) => {
+            MakeEvent::Made(
+                Output::Image(_)
+                | Output::Sound(_)
+                | Output::Frames { .. }
+                | Output::SpokenWords(_),
+            ) => {
                 return Err(failed(
                     "the model made media instead of a transcript".to_owned(),
                 ));
@@ -169,6 +175,15 @@ pub fn transcript(part: TranscriptPart) -> Transcript {
         avg_logprob: segment.average_logprob,
         compression_ratio: segment.compression,
         no_speech_prob: segment.silence,
+        logprobs: segment
+            .heard
+            .into_iter()
+            .map(|token| job::HeardLogprob {
+                token: String::from_utf8_lossy(&token.bytes).into_owned(),
+                bytes: token.bytes,
+                logprob: token.logprob,
+            })
+            .collect(),
         words: segment
             .words
             .into_iter()

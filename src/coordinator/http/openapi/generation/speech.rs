@@ -35,6 +35,7 @@ fn sounds() -> Replies {
     ]
     .into_iter();
     let mut contents: Vec<Content> = types.map(|name| Content::of(name, binary())).collect();
+    contents.push(Content::json(reference("CaptionedSpeech")));
     let events = json!({"anyOf": [reference("SpeechEvent"), reference("Error")]});
     contents.push(Content::of("text/event-stream", events));
     success(contents, true)

@@ -171,7 +171,7 @@ fn a_text_is_spoken_as_the_reference_speaks_it() {
             speed,
             noise: &noise,
         };
-        let found = run(network.speak(&text)).unwrap();
+        let found = run(network.speak(&text)).unwrap().samples;
         let wanted = golden.numbers(&format!("sound_{index}"));
         check("whole", &found, &wanted, 5e-4);
     }
@@ -232,7 +232,9 @@ fn the_demo_speech_is_that_of_the_reference() {
     let [_, delivery] = network.styles(&voice).unwrap();
     let prosody = run(network.prosody(&ids, &delivery, 1.0)).unwrap();
     assert_eq!(prosody.durations, reference.durations);
-    let samples = run(network.speak(&text)).unwrap();
+    let spoken = run(network.speak(&text)).unwrap();
+    assert_eq!(spoken.durations, reference.durations);
+    let samples = spoken.samples;
     assert_eq!(samples.len(), reference.count);
     let found: Vec<f32> = samples.into_iter().step_by(reference.every).collect();
     check("sound", &found, &reference.samples, 1e-2);
@@ -250,7 +252,7 @@ fn texts_that_do_not_fit_are_refused() {
             speed: 1.0,
             noise: &noise,
         };
-        run(network.speak(&text)).unwrap_err().to_string()
+        run(network.speak(&text)).err().unwrap().to_string()
     };
     assert!(speak(&[], &voice).contains("1 to 30"));
     assert!(speak(&[1; 31], &voice).contains("1 to 30"));

@@ -63,6 +63,14 @@ pub struct SpeechText<'a> {
     pub noise: &'a (dyn Fn(usize) -> Vec<f32> + Sync),
 }
 
+/// A text that was spoken.
+pub struct SpokenSound {
+    /// At [`SPEECH_RATE`].
+    pub samples: Vec<f32>,
+    /// Frames of each token, with those of the padding before and after them. All frames have the same length.
+    pub durations: Vec<usize>,
+}
+
 impl Kokoro {
     /// Whether a file has the tensors of a Kokoro.
     pub fn is_named_in(path: &Path) -> bool {
@@ -111,8 +119,7 @@ impl Kokoro {
         self.spec.albert.positions - 2
     }
 
-    /// Samples of a text, at [`SPEECH_RATE`].
-    pub async fn speak(&self, text: &SpeechText<'_>) -> Result<Vec<f32>> {
+    pub async fn speak(&self, text: &SpeechText<'_>) -> Result<SpokenSound> {
         let (count, most) = (text.tokens.len(), self.longest_text());
         if count == 0 || count > most {
             bail!("a text has {count} phonemes, but the network takes 1 to {most}");
@@ -128,9 +135,14 @@ impl Kokoro {
         let states = self.phonemes.forward(&ids).await?;
         let places = Tensor::new(places(&prosody.durations), &self.device)?;
         let states = states.index_select(&places, 0)?;
-        self.decoder
+        let samples = self
+            .decoder
             .forward(&states, &prosody, &sound, text.noise)
-            .await
+            .await?;
+        Ok(SpokenSound {
+            samples,
+            durations: prosody.durations,
+        })
     }
 
     async fn prosody(&self, ids: &Tensor, style: &Tensor, speed: f32) -> Result<Prosody> {

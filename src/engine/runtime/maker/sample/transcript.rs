@@ -1,7 +1,7 @@
 //! The loudness of each second.
 
 use super::SampleRequest;
-use crate::runtime::hearing::{TimedWord, TranscriptRequest, TranscriptSegment};
+use crate::runtime::hearing::{HeardToken, TimedWord, TranscriptRequest, TranscriptSegment};
 use crate::runtime::maker::{Output, TranscriptPart};
 
 impl SampleRequest for TranscriptRequest {
@@ -29,12 +29,21 @@ fn ticks(transcript: &TranscriptRequest) -> TranscriptPart {
             to,
             probability: 1.0,
         };
+        let token = HeardToken {
+            bytes: text.clone().into_bytes(),
+            logprob: -0.25,
+        };
         TranscriptSegment {
             from,
             to,
             text,
             words: if transcript.wants_words {
                 vec![word]
+            } else {
+                Vec::new()
+            },
+            heard: if transcript.wants_logprobs {
+                vec![token]
             } else {
                 Vec::new()
             },

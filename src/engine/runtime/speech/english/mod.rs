@@ -14,12 +14,29 @@ mod roman;
 mod signs;
 mod words;
 
+use std::ops::Range;
+
 use muster_characters::base_letter;
 
 use self::letters::{begins_with_vowel, guess, spell};
 use self::reading::{Reading, read};
 use self::words::{Dictionary, DictionaryEntry};
 use crate::networks::weights::Flaw;
+
+/// The phonemes of a sentence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sentence {
+    pub phonemes: String,
+    /// Words as they are spoken, such as `five` for `5`, in order.
+    pub words: Vec<SentenceWord>,
+}
+
+/// A word and the characters of its phonemes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentenceWord {
+    pub text: String,
+    pub place: Range<usize>,
+}
 
 /// Turns text into phonemes.
 pub struct English {
@@ -43,14 +60,14 @@ impl English {
     }
 
     /// The sentences of a text.
-    pub fn sentences(&self, text: &str) -> Vec<String> {
+    pub fn sentences(&self, text: &str) -> Vec<Sentence> {
         let is_mark = |reading: &Reading| matches!(reading, Reading::Mark(_));
         let sentences = read(text).into_iter();
         let spoken = sentences.filter(|sentence| !sentence.iter().all(is_mark));
         spoken.map(|sentence| self.phonemes(&sentence)).collect()
     }
 
-    fn phonemes(&self, readings: &[Reading]) -> String {
+    fn phonemes(&self, readings: &[Reading]) -> Sentence {
         let mut words: Vec<String> = Vec::with_capacity(readings.len());
         let mut before = String::new();
         for reading in readings {
@@ -213,9 +230,10 @@ fn weak_form(word: &str, next_is_vowel: Option<bool>) -> Option<&'static str> {
     })
 }
 
-/// Words separated by spaces, with punctuation.
-fn join(readings: &[Reading], words: &[String]) -> String {
+/// Words separated by spaces, with punctuation. Neither ends of the text are spaces.
+fn join(readings: &[Reading], words: &[String]) -> Sentence {
     let mut joined = String::new();
+    let mut places = Vec::new();
     let mut opens = true;
     for (reading, word) in readings.iter().zip(words) {
         let mark = match reading {
@@ -226,10 +244,26 @@ fn join(readings: &[Reading], words: &[String]) -> String {
         if !opens && !is_attached && !word.is_empty() {
             joined.push(' ');
         }
+        let from = joined.chars().count();
         joined.push_str(word);
+        if let Reading::Word(text) = reading {
+            places.push(SentenceWord {
+                text: text.clone(),
+                place: from..joined.chars().count(),
+            });
+        }
         opens = mark.is_some_and(|mark| "(“".contains(mark)) || joined.is_empty();
     }
-    joined.trim().to_owned()
+    let phonemes = joined.trim_start();
+    let dropped = joined.chars().count() - phonemes.chars().count();
+    let words = places.into_iter().map(|word| SentenceWord {
+        place: word.place.start.saturating_sub(dropped)..word.place.end.saturating_sub(dropped),
+        ..word
+    });
+    Sentence {
+        words: words.collect(),
+        phonemes: phonemes.trim_end().to_owned(),
+    }
 }
 
 /// Letters without their accents.

@@ -3,16 +3,38 @@ use super::numbers::{cardinal, ordinal, spoken, year};
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    let english = English::open().unwrap();
-    assert_eq!(english.sentences(text), expected, "{text}");
+    assert_eq!(phonemes(text), expected, "{text}");
+}
+
+fn phonemes(text: &str) -> Vec<String> {
+    let sentences = English::open().unwrap().sentences(text).into_iter();
+    sentences.map(|sentence| sentence.phonemes).collect()
 }
 
 /// The same sound written with other words.
 #[track_caller]
 fn same(text: &str, words: &str) {
-    let english = English::open().unwrap();
-    let (found, wanted) = (english.sentences(text), english.sentences(words));
-    assert_eq!(found, wanted, "{text}");
+    assert_eq!(phonemes(text), phonemes(words), "{text}");
+}
+
+#[test]
+fn words_have_places_among_the_phonemes() {
+    let sentences = English::open()
+        .unwrap()
+        .sentences("“The 2 cats, [ab](/xy/)!”");
+    let [sentence] = &sentences[..] else {
+        panic!("one sentence: {sentences:?}");
+    };
+    let letters: Vec<char> = sentence.phonemes.chars().collect();
+    let words = sentence.words.iter();
+    let words = words.map(|word| {
+        let phonemes: String = letters[word.place.clone()].iter().collect();
+        (word.text.as_str(), phonemes)
+    });
+    let words: Vec<_> = words.collect();
+    let expected = [("The", "ðə"), ("two", "tˈu"), ("cats", "kˈæts")];
+    let expected = expected.map(|(word, phonemes)| (word, phonemes.to_owned()));
+    assert_eq!(words, expected, "{sentence:?}");
 }
 
 #[test]
@@ -88,8 +110,7 @@ fn phonemes_can_be_given() {
 
 #[test]
 fn unknown_words_are_guessed_and_spelled() {
-    let english = English::open().unwrap();
-    let word = |text: &str| english.sentences(text).concat();
+    let word = |text: &str| phonemes(text).concat();
     assert_eq!(word("blorp"), "blˈɔɹp");
     assert_eq!(word("zibe"), "zˈIb");
     assert_eq!(word("XQTV"), "ˌɛkskjutivˈi");
@@ -101,8 +122,7 @@ fn unknown_words_are_guessed_and_spelled() {
 
 #[test]
 fn verbs_are_told_from_nouns_by_the_word_before() {
-    let english = English::open().unwrap();
-    let word = |text: &str| english.sentences(text).concat();
+    let word = |text: &str| phonemes(text).concat();
     assert!(word("to record").contains("ɹəkˈɔɹd"));
     assert!(word("a record").contains("ɹˈɛkəɹd"));
     assert!(word("They have read").contains("ɹˈɛd"));
