@@ -400,7 +400,7 @@ async fn a_stopped_leader_hands_over_within_seconds_and_texts_go_on_at_every_nod
     eventually_blocking("the next leader", || {
         let leads =
             |node: &&Service| health(node)["status"] == "ready" && health(node)["role"].is_null();
-        [second, third].iter().any(|node| leads(node))
+        [second, third].iter().any(leads)
     });
     let took = stopped.elapsed();
     eprintln!("a stopped leader was replaced in {took:?}");

@@ -447,7 +447,7 @@ async fn a_follower_is_ready_while_its_leader_answers() {
     assert!(metrics.contains("muster_cluster_epoch 1\n"), "{metrics}");
     let others = || leader.node.0.others.list();
     let known = others().into_iter().map(|node| node.address.to_string());
-    assert_eq!(known.collect::<Vec<_>>(), [follower.url.clone()]);
+    assert_eq!(known.collect::<Vec<_>>(), [follower.url.as_str()]);
     // The former leader keeps its connections, and replies that it does not lead.
     leader.node.follow(None);
     eventually("a follower that is cut off", async || {
