@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::worker::worker;
 use crate::up::{Up, reply_with_key, up};
 
-/// What `worker generate` says about an option that is out of range.
+/// The error of `worker generate` for an option that is out of range.
 fn refusal(model: &str, option: &str, value: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = match model {

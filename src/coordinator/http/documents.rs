@@ -30,7 +30,7 @@ const LARGEST: usize = 16 << 20;
 const LEAST_PACKED: usize = 1024;
 /// Cached compressed bodies per route; a body changes only with the settings.
 const MOST_PACKED: usize = 8;
-/// Of 0 to 11: higher ones take seconds for a document of a megabyte.
+/// Quality from 0 to 11: higher ones take seconds for a document of a megabyte.
 const BROTLI_QUALITY: u32 = 7;
 const BROTLI_WINDOW_BITS: u32 = 22;
 const BROTLI_BUFFER: usize = 64 << 10;

@@ -40,7 +40,7 @@ pub struct JournaledRequest {
 }
 
 impl JournaledRequest {
-    /// Of a client, before any coordinator gets it.
+    /// The request of a client, before any coordinator gets it.
     pub fn first() -> Self {
         Self {
             id: Some(RequestId::random()),

@@ -63,7 +63,7 @@ fn resized(decoder: &Decoder, kv: KvDtype, tokens: &[u32], part: usize) -> Vec<u
     let mut pages = decoder.new_pages(8, kv).unwrap();
     let (mut past, mut last) = (0, Vec::new());
     for (tokens, turn) in tokens.chunks(part).zip(0..) {
-        // Of 8 pages, the last three and the first ones: the pages of the sequence begin at 3.
+        // The last three of 8 pages come first: the pages of the sequence begin at 3.
         match turn % 2 {
             0 => pages.resize(12, &[5, 6, 7, 0, 1, 2, 3, 4]).unwrap(),
             _ => pages.resize(8, &[3, 4, 5, 6, 7, 0, 1, 2]).unwrap(),

@@ -7,7 +7,7 @@ use muster_kernels::cpu::log_sum_exp;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beam {
     pub tokens: Vec<u32>,
-    /// Of each token.
+    /// Log probability of each token.
     pub logprobs: Vec<f32>,
     pub logprob: f32,
 }

@@ -42,7 +42,7 @@ pub struct WindowTask<'a> {
 pub struct WindowText {
     /// Text and times, without opening and end.
     pub tokens: Vec<u32>,
-    /// Of each token.
+    /// Log probability of each token.
     pub logprobs: Vec<f32>,
     pub average_logprob: f32,
     /// Probability of silence.
