@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor, bail};
 
-use super::{Constants, PAGE_TOKENS, cpu, cuda};
+use super::{Constants, PAGE_TOKENS, RotaryHeads, cpu, cuda};
 
 /// One sequence's part of a step: the rows of its new tokens in the flat batch, and the pages of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -343,6 +343,33 @@ pub fn paged_attention_with_sinks(
         Store::Device(pages) => {
             attend_on_device(q, Some([k, v]), pages, plan, options, Some(sinks))
         }
+    }
+}
+
+/// Norms and turns queries and keys, then writes and attends as [`paged_attention`] does, with the sinks if there are any.
+/// `q` is `[t, heads, d]`, `k` and `v` are `[t, kv_heads, d]`.
+pub fn rotary_attention(
+    [q, k, v]: [&Tensor; 3],
+    heads: &RotaryHeads<'_>,
+    pages: &mut LayerPages,
+    plan: &AttentionPlan,
+    options: AttentionOptions,
+    sinks: Option<&Constants>,
+) -> Result<Tensor> {
+    if let (Store::Device(pages), Some(on_device)) = (&pages.0, &plan.on_device) {
+        let seen = cuda::AttentionScope {
+            options,
+            block_ends: &plan.block_ends,
+            sinks: sinks.map(|sinks| sinks.on(q.device())).transpose()?,
+        };
+        if let Some(result) = cuda::rotary_attention([q, k, v], heads, pages, on_device, &seen)? {
+            return Ok(result);
+        }
+    }
+    let (q, k) = (heads.applied(0, q)?, heads.applied(1, k)?);
+    match sinks {
+        None => paged_attention(&q, &k, v, pages, plan, options),
+        Some(sinks) => paged_attention_with_sinks([&q, &k, v], pages, plan, options, sinks),
     }
 }
 

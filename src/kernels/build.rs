@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 const KERNELS: &str = "cuda/kernels.cu";
+/// Parts of the same program.
+const INCLUDED: &str = "cuda/block_products.cuh";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -26,6 +28,7 @@ const GPUS: [&str; 5] = ["80", "86", "89", "90", "120"];
 
 fn compile() {
     println!("cargo:rerun-if-changed={KERNELS}");
+    println!("cargo:rerun-if-changed={INCLUDED}");
     println!("cargo:rerun-if-env-changed=NVCC");
     let nvcc = std::env::var("NVCC").unwrap_or_else(|_| "nvcc".to_owned());
     let folder = std::env::var("OUT_DIR").unwrap_or_default();

@@ -14,6 +14,7 @@
 pub mod cpu;
 
 mod attention;
+mod block_matrix;
 mod constants;
 mod convolution;
 mod cuda;
@@ -34,13 +35,13 @@ mod snake;
 pub use attention::{
     AttentionOptions, AttentionPlan, AttentionReach, AttentionScratch, AttentionShape, KvDtype,
     LayerPages, Span, paged_attention, paged_attention_with_sinks, paged_latent_attention,
-    shared_attention,
+    rotary_attention, shared_attention,
 };
+pub use block_matrix::BlockMatrix;
 pub use constants::Constants;
 pub use convolution::{Axis, Convolution, Edges, convolution_scratch};
 pub use cuda::{
-    give_back_gpu_memory, gpu_faults, gpu_free_bytes, gpu_trials, has_vendor_products,
-    keep_gpu_trials, open_gpu,
+    give_back_gpu_memory, gpu_faults, gpu_free_bytes, gpu_trials, keep_gpu_trials, open_gpu,
 };
 pub use dense_attention::{Mask, dense_attention};
 pub use gates::{
@@ -56,7 +57,7 @@ pub use recurrence::{
     DeltaRule, LayerStates, RecurrenceShape, ShortConvolution, StateShape, StateSpace, StateSpan,
 };
 pub use resample::{Resampling, resample};
-pub use rope::{RopeStyle, RopeTable, rotate};
+pub use rope::{HeadNorm, RopeStyle, RopeTable, RotaryHeads, rotate};
 pub use selection::select_rows;
 pub use snake::snake;
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use candle_core::{DType, Device, IndexOp, Result, Tensor, bail};
 
-use super::{cpu, cuda};
+use super::{cpu, cuda, rms_norm};
 
 /// The pairs of a head's values that are rotated together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,14 @@ impl RopeTable {
         self.inverse_frequencies.len()
     }
 
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "GPUs alone read it")
+    )]
+    pub(super) fn angles_on_device(&self) -> Option<[&Tensor; 2]> {
+        self.on_device.as_ref().map(|(cos, sin)| [cos, sin])
+    }
+
     /// Cosines and sines of at least the positions before `positions`.
     pub(super) fn angles(&self, positions: usize) -> Result<Arc<Angles>> {
         if positions > self.context {
@@ -142,6 +150,61 @@ impl RopeTable {
             }
         }
         angles
+    }
+}
+
+/// A norm of each head.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadNorm<'a> {
+    pub weight: &'a Tensor,
+    pub eps: f64,
+}
+
+/// The changes of queries and keys before attention: first norms, then a rotation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RotaryHeads<'a> {
+    /// Of queries, and of keys.
+    pub norms: [Option<HeadNorm<'a>>; 2],
+    /// A table, and the row of each position.
+    pub rope: Option<(&'a RopeTable, &'a Tensor)>,
+}
+
+impl RotaryHeads<'_> {
+    /// The queries (0) or keys (1) after the changes.
+    pub fn applied(&self, to: usize, heads: &Tensor) -> Result<Tensor> {
+        let mut heads = heads.clone();
+        if let Some(norm) = self.norms[to] {
+            heads = rms_norm(&heads, norm.weight, norm.eps)?;
+        }
+        match self.rope {
+            Some((rope, positions)) => rotate(&heads, rope, positions),
+            None => Ok(heads),
+        }
+    }
+
+    /// Whether one kernel can apply them to heads of this type and size.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "GPUs alone ask"))]
+    pub(super) fn fit(&self, heads: &Tensor) -> Result<bool> {
+        let (rows, _, size) = heads.dims3()?;
+        let mut norms = self.norms.iter().flatten();
+        let eps = self.epsilon();
+        let norms_fit = norms.all(|norm| {
+            let weight = norm.weight;
+            weight.dtype() == heads.dtype()
+                && weight.dims() == [size]
+                && norm.eps as f32 == eps
+                && weight.is_contiguous()
+        });
+        let rope_fits = self.rope.is_none_or(|(rope, positions)| {
+            2 * rope.half() <= size && positions.elem_count() == rows && rope.on_device.is_some()
+        });
+        Ok(norms_fit && rope_fits)
+    }
+
+    /// That of the norms, which is one.
+    pub(super) fn epsilon(&self) -> f32 {
+        let norm = self.norms.iter().flatten().next();
+        norm.map_or(0.0, |norm| norm.eps as f32)
     }
 }
 

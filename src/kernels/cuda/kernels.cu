@@ -411,6 +411,22 @@ template <> __device__ __forceinline__ float wide<float>(float x) { return x; }
 template <> __device__ __forceinline__ float wide<__half>(__half x) { return __half2float(x); }
 template <> __device__ __forceinline__ float wide<__nv_bfloat16>(__nv_bfloat16 x) { return __bfloat162float(x); }
 
+// Numbers of a type that is known at the launch: 0 is f32, 1 f16, 2 bf16.
+__device__ __forceinline__ void write_as(void *to, u64 at, float value, int kind) {
+    if (kind == 0)
+        static_cast<float *>(to)[at] = value;
+    else if (kind == 1)
+        static_cast<__half *>(to)[at] = narrow<__half>(value);
+    else
+        static_cast<__nv_bfloat16 *>(to)[at] = narrow<__nv_bfloat16>(value);
+}
+
+__device__ __forceinline__ float read_as(const void *from, u64 at, int kind) {
+    if (kind == 0) return static_cast<const float *>(from)[at];
+    if (kind == 1) return wide(static_cast<const __half *>(from)[at]);
+    return wide(static_cast<const __nv_bfloat16 *>(from)[at]);
+}
+
 #define FOR_ALL_TYPES(MAKE) MAKE(f32, float) MAKE(f16, __half) MAKE(bf16, __nv_bfloat16)
 
 // Keys or values of a layer in pages.
@@ -543,19 +559,82 @@ __device__ __forceinline__ void rotate(const T *x, const float *cosines, const f
     }
 FOR_ALL_TYPES(ROTATE)
 
-// `activation(gate) * up`: 0 is SiLU, 1 GELU in its tanh approximation, 2 GELU.
+// Before attention: queries and keys are normed by their root mean square, where there are weights, and turned by the
+// angles of their positions; keys and values go to pages. A warp has a head of a row.
+template <typename T, typename P>
+__device__ __forceinline__ void heads_into_pages(const T *q, const T *k, const T *v, const T *query_weight,
+                                                 const T *key_weight, const float *cosines, const float *sines,
+                                                 const u32 *positions, const u32 *slots, float *to, P *key_pages,
+                                                 P *value_pages, u32 rows, u32 heads, u32 kv_heads, u32 size, u32 half,
+                                                 u32 apart, float epsilon) {
+    const u32 warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 of_row = heads + 2 * kv_heads, row = warp / of_row, head = warp % of_row;
+    if (row >= rows) return;
+    if (head >= heads + kv_heads) {
+        const u32 value = head - heads - kv_heads;
+        const T *from = v + ((u64)row * kv_heads + value) * size;
+        P *into = value_pages + ((u64)slots[row] * kv_heads + value) * size;
+        for (u32 at = lane; at < size; at += 32) into[at] = narrow<P>(wide(from[at]));
+        return;
+    }
+    const bool is_key = head >= heads;
+    const u32 own = is_key ? head - heads : head;
+    const T *from = is_key ? k + ((u64)row * kv_heads + own) * size : q + ((u64)row * heads + own) * size;
+    const T *weight = is_key ? key_weight : query_weight;
+    float scale = 1.f;
+    if (weight) {
+        float squares = 0.f;
+        for (u32 at = lane; at < size; at += 32) squares += wide(from[at]) * wide(from[at]);
+        scale = 1.f / sqrtf(of_warp(squares) / size + epsilon);
+    }
+    float *query = to + ((u64)row * heads + own) * size;
+    P *key = key_pages + ((u64)slots[row] * kv_heads + own) * size;
+    const auto number = [&](u32 at) { return weight ? wide(from[at]) * scale * wide(weight[at]) : wide(from[at]); };
+    const auto write = [&](u32 at, float value) {
+        if (is_key)
+            key[at] = narrow<P>(value);
+        else
+            query[at] = value;
+    };
+    for (u32 turn = lane; turn < size - half; turn += 32) {
+        if (turn >= half) {
+            write(half + turn, number(half + turn));
+            continue;
+        }
+        const u32 first = apart == 1 ? 2 * turn : turn, second = first + apart;
+        const u64 angle = (u64)positions[row] * half + turn;
+        const float a = number(first), b = number(second), c = cosines[angle], s = sines[angle];
+        write(first, a * c - b * s);
+        write(second, b * c + a * s);
+    }
+}
+
+#define HEADS_INTO_PAGES_OF(from, T, into, P)                                                                          \
+    extern "C" __global__ void heads_into_pages_##from##_##into(                                                       \
+        const T *q, const T *k, const T *v, const T *query_weight, const T *key_weight, const float *cosines,          \
+        const float *sines, const u32 *positions, const u32 *slots, float *to, P *key_pages, P *value_pages, u32 rows, \
+        u32 heads, u32 kv_heads, u32 size, u32 half, u32 apart, float epsilon) {                                       \
+        heads_into_pages<T, P>(q, k, v, query_weight, key_weight, cosines, sines, positions, slots, to, key_pages,     \
+                               value_pages, rows, heads, kv_heads, size, half, apart, epsilon);                        \
+    }
+#define HEADS_INTO_PAGES(name, T)                                                                                      \
+    HEADS_INTO_PAGES_OF(name, T, f32, float)                                                                           \
+    HEADS_INTO_PAGES_OF(name, T, f16, __half) HEADS_INTO_PAGES_OF(name, T, bf16, __nv_bfloat16)
+FOR_ALL_TYPES(HEADS_INTO_PAGES)
+
+// The function of a gate: 0 is SiLU, 1 GELU in its tanh approximation, 2 GELU.
+__device__ __forceinline__ float activated(float x, int kind) {
+    if (kind == 0) return x / (1.f + expf(-x));
+    if (kind == 1) return .5f * x * (1.f + tanhf(.7978845608028654f * (x + .044715f * x * x * x)));
+    return x * normcdff(x);
+}
+
+// `activation(gate) * up`.
 template <typename T>
 __device__ __forceinline__ void gate_up(const T *gates, const T *ups, T *to, u64 count, int kind) {
     u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= count) return;
-    float x = wide(gates[index]), value;
-    if (kind == 0)
-        value = x / (1.f + expf(-x));
-    else if (kind == 1)
-        value = .5f * x * (1.f + tanhf(.7978845608028654f * (x + .044715f * x * x * x)));
-    else
-        value = x * normcdff(x);
-    to[index] = narrow<T>(value * wide(ups[index]));
+    to[index] = narrow<T>(activated(wide(gates[index]), kind) * wide(ups[index]));
 }
 
 #define GATE(name, T)                                                                                                  \
@@ -605,9 +684,9 @@ FOR_ALL_TYPES(ADD_RMS)
 
 template <typename S, int G>
 __device__ __forceinline__ void attend_pages(const float *q, S keys, S values, const u32 *rows, const u32 *spans,
-                                             const u32 *positions, const u32 *page_table, float *to, float *sums,
+                                             const u32 *positions, const u32 *page_table, void *to, float *sums,
                                              u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window,
-                                             float cap, u32 chunk, const float *sinks, u32 has_sinks) {
+                                             float cap, u32 chunk, const float *sinks, u32 has_sinks, int result) {
     __shared__ float own[G][MOST_SIZE], scores[G][64], of_heads[G][3], joined[G][MOST_SIZE];
     __shared__ float halves[G][64];
     const u32 kv_head = blockIdx.x, item = blockIdx.y, part = blockIdx.z, parts = gridDim.z;
@@ -720,10 +799,10 @@ __device__ __forceinline__ void attend_pages(const float *q, S keys, S values, c
         float sum = of_heads[head][1];
         if (parts == 1) {
             if (has_sinks) sum += expf(sinks[query] - of_heads[head][0]);
-            to[((u64)row * heads + query) * size + at] = joined[head][at] / sum;
+            write_as(to, ((u64)row * heads + query) * size + at, joined[head][at] / sum, result);
         } else {
             u64 into = ((u64)item * heads + query) * parts + part;
-            to[into * size + at] = joined[head][at];
+            static_cast<float *>(to)[into * size + at] = joined[head][at];
             if (at == 0) {
                 sums[2 * into] = of_heads[head][0];
                 sums[2 * into + 1] = sum;
@@ -735,10 +814,10 @@ __device__ __forceinline__ void attend_pages(const float *q, S keys, S values, c
 #define ATTEND_PAGES_OF(name, P, G)                                                                                    \
     extern "C" __global__ void __launch_bounds__(128) attend_pages_##name##_##G(                                       \
         const float *q, const P *keys, const P *values, const u32 *rows, const u32 *spans, const u32 *positions,       \
-        const u32 *page_table, float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, \
-        u32 window, float cap, u32 chunk, const float *sinks, u32 has_sinks) {                                         \
+        const u32 *page_table, void *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale,  \
+        u32 window, float cap, u32 chunk, const float *sinks, u32 has_sinks, int result) {                             \
         attend_pages<Numbers<P>, G>(q, {keys}, {values}, rows, spans, positions, page_table, to, sums, heads,          \
-                                    kv_heads, size, most_pages, scale, window, cap, chunk, sinks, has_sinks);          \
+                                    kv_heads, size, most_pages, scale, window, cap, chunk, sinks, has_sinks, result);  \
     }
 #define ATTEND_PAGES(name, P)                                                                                          \
     ATTEND_PAGES_OF(name, P, 1)                                                                                        \
@@ -750,10 +829,11 @@ FOR_ALL_TYPES(ATTEND_PAGES)
     extern "C" __global__ void __launch_bounds__(128) attend_pages_q8_0_##G(                                           \
         const float *q, const unsigned char *keys, const unsigned char *values, const __half *key_scales,              \
         const __half *value_scales, const u32 *rows, const u32 *spans, const u32 *positions, const u32 *page_table,    \
-        float *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window,            \
-        float cap, u32 chunk, const float *sinks, u32 has_sinks) {                                                     \
+        void *to, float *sums, u32 heads, u32 kv_heads, u32 size, u32 most_pages, float scale, u32 window, float cap,  \
+        u32 chunk, const float *sinks, u32 has_sinks, int result) {                                                    \
         attend_pages<Blocks, G>(q, {keys, key_scales}, {values, value_scales}, rows, spans, positions, page_table, to, \
-                                sums, heads, kv_heads, size, most_pages, scale, window, cap, chunk, sinks, has_sinks); \
+                                sums, heads, kv_heads, size, most_pages, scale, window, cap, chunk, sinks, has_sinks,  \
+                                result);                                                                               \
     }
 ATTEND_BLOCKS(1)
 ATTEND_BLOCKS(2)
@@ -761,8 +841,8 @@ ATTEND_BLOCKS(4)
 ATTEND_BLOCKS(8)
 
 // A block for each head of each query.
-extern "C" __global__ void join_parts(const float *parts_of, const float *sums, const u32 *rows, float *to, u32 heads,
-                                      u32 size, u32 parts, const float *sinks, u32 has_sinks) {
+extern "C" __global__ void join_parts(const float *parts_of, const float *sums, const u32 *rows, void *to, u32 heads,
+                                      u32 size, u32 parts, const float *sinks, u32 has_sinks, int result) {
     u32 head = blockIdx.x, item = blockIdx.y;
     u64 first = ((u64)item * heads + head) * parts;
     float largest = -INFINITY, total = 0.f;
@@ -774,7 +854,7 @@ extern "C" __global__ void join_parts(const float *parts_of, const float *sums, 
         float value = 0.f;
         for (u32 part = 0; part < parts; part++)
             value += expf(sums[2 * (first + part)] - largest) * parts_of[(first + part) * size + at];
-        to[((u64)rows[item] * heads + head) * size + at] = value / total;
+        write_as(to, ((u64)rows[item] * heads + head) * size + at, value / total, result);
     }
 }
 
@@ -1040,3 +1120,5 @@ PRODUCTS(f16, __half, __half)
 PRODUCTS(bf16, __nv_bfloat16, __nv_bfloat16)
 PRODUCTS(f16_f32, __half, float)
 PRODUCTS(bf16_f32, __nv_bfloat16, float)
+
+#include "block_products.cuh"

@@ -10,7 +10,8 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaFunction, CudaModule, CudaSlice, CudaView, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaFunction, CudaModule, CudaSlice, CudaStream, CudaView, DevicePtr, DeviceRepr, LaunchConfig,
+    PushKernelArg,
 };
 use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
 use candle_core::cuda_backend::{CudaDType, WrapErr};
@@ -48,6 +49,21 @@ impl<'a> DeviceOperand<'a> {
             );
         };
         Ok(Self { storage, range })
+    }
+
+    /// Where its numbers are.
+    pub fn address<T: CudaDType>(&self, stream: &Arc<CudaStream>) -> Result<u64> {
+        let view = self.view::<T>()?;
+        let (address, _read) = view.device_ptr(stream);
+        Ok(address)
+    }
+
+    /// The same; 0 for an operand that a kernel does without.
+    pub fn address_or_zero<T: CudaDType>(
+        operand: Option<&Self>,
+        stream: &Arc<CudaStream>,
+    ) -> Result<u64> {
+        operand.map_or(Ok(0), |operand| operand.address::<T>(stream))
     }
 
     pub fn view<T: CudaDType>(&self) -> Result<CudaView<'_, T>> {
@@ -115,6 +131,15 @@ pub fn function(device: &CudaDevice, name: &str) -> Result<CudaFunction> {
     let function = program.module.load_function(name).w()?;
     program.functions.insert(name.to_owned(), function.clone());
     Ok(function)
+}
+
+/// The number of a type in `kernels.cu: write_as`.
+pub fn result_number(dtype: DType) -> i32 {
+    match dtype {
+        DType::F16 => 1,
+        DType::BF16 => 2,
+        _ => 0,
+    }
 }
 
 /// Launches a kernel with these arguments.

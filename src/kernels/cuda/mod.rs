@@ -4,9 +4,13 @@
 //! kernels attend if they support the head dimension; otherwise the pages of each sequence are gathered and multiplied
 //! with candle's operations, on any device. Products on a GPU run in cuBLAS: last bits may differ with a step's shape.
 
+#[cfg_attr(not(feature = "cuda"), path = "few_rows_absent.rs")]
+mod few_rows;
 #[cfg_attr(feature = "flash-attn", path = "flash.rs")]
 #[cfg_attr(not(feature = "flash-attn"), path = "flash_absent.rs")]
 mod flash;
+#[cfg_attr(not(feature = "cuda"), path = "heads_absent.rs")]
+mod heads;
 #[cfg(feature = "cuda")]
 mod launch;
 mod lowered;
@@ -36,6 +40,8 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 use super::{
     AttentionOptions, AttentionReach, AttentionScratch, AttentionShape, KvDtype, PAGE_TOKENS, Span,
 };
+use crate::rope::RotaryHeads;
+pub use few_rows::{few_gated_rows, few_rows};
 pub use lowered::{LOWERED_BYTES, convolve as convolve_lowered};
 pub use native::{attention, convolve, group_norm, layer_norm, product};
 pub use states::{DeviceTaps, States};
@@ -444,6 +450,24 @@ pub fn paged_attention(
         return Ok(result);
     }
     attend_gathered(q, pages, plan, seen, MAX_SCORES_BYTES)
+}
+
+/// See [`crate::rotary_attention`]. `None` where norms, rotation and attention are separate.
+pub fn rotary_attention(
+    qkv: [&Tensor; 3],
+    heads: &RotaryHeads<'_>,
+    pages: &Pages,
+    plan: &Plan,
+    seen: &AttentionScope<'_>,
+) -> Result<Option<Tensor>> {
+    let [q, ..] = qkv;
+    let (tokens, count, head_dim) = q.dims3()?;
+    let fits = head_dim == pages.head_dim && count.is_multiple_of(pages.kv_heads.max(1));
+    let is_flash = seen.is_plain() && flash::takes(pages.stored, head_dim);
+    if !fits || is_flash || tokens == 0 || pages.holds_latents() || !seen.is_causal() {
+        return Ok(None);
+    }
+    heads::rotary_attention(qkv, heads, pages, plan, seen)
 }
 
 /// Scratch memory of paged attention.

@@ -4,14 +4,15 @@
 #![expect(unsafe_code, reason = "kernels are launched with raw arguments")]
 
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaSlice, DevicePtrMut, DeviceRepr, LaunchConfig, PushKernelArg,
 };
 use candle_core::cuda_backend::{CudaDType, WrapErr};
-use candle_core::{CudaDevice, DType, Result, Tensor, bail};
+use candle_core::{CudaDevice, DType, Result, Tensor, WithDType, bail};
 use half::{bf16, f16};
 
 use super::launch::{
-    DeviceOperand, THREADS, blocks, device_for, floats, function, launch, narrowed, room, tensor,
+    DeviceOperand, THREADS, blocks, device_for, floats, function, launch, narrowed, result_number,
+    room, tensor,
 };
 use super::native::{ScoreShape, attend_into};
 use super::text::of_type;
@@ -37,23 +38,76 @@ pub fn paged_attention(
     plan: &Plan,
     seen: &AttentionScope<'_>,
 ) -> Result<Option<Tensor>> {
-    let options = seen.options;
-    let Some(device) = device_for(Operation::PagedAttention, q) else {
+    let Some((device, group)) = taken(q, pages, plan)? else {
         return Ok(None);
     };
-    let (tokens, heads, size) = q.dims3()?;
+    if let Some([k, v]) = new {
+        write(device, k, v, pages, plan)?;
+    }
+    attend(device, q, q.dtype(), pages, plan, seen, group).map(Some)
+}
+
+/// The GPU of these queries, and a group of heads that its kernels have, if they take them.
+pub(super) fn taken<'a>(
+    q: &'a Tensor,
+    pages: &Pages,
+    plan: &Plan,
+) -> Result<Option<(&'a CudaDevice, usize)>> {
+    let (_, heads, size) = q.dims3()?;
     let shared = heads / pages.kv_heads;
     let group = GROUPS.into_iter().find(|group| shared <= *group);
     // Prompts attend with f16 operands, too imprecise for f32 pages.
     let prompts_fit = pages.stored != KvDtype::F32 && super::native::takes_heads_of(size);
     let fits =
         size <= MOST_SIZE && size.is_multiple_of(8) && (plan.prompts.is_empty() || prompts_fit);
-    let (Some(group), true) = (group, fits) else {
-        return Ok(None);
+    let device = device_for(Operation::PagedAttention, q).filter(|_| fits);
+    Ok(device.zip(group))
+}
+
+/// The queries' attention to pages that have their keys, as this type.
+pub(super) fn attend(
+    device: &CudaDevice,
+    q: &Tensor,
+    wanted: DType,
+    pages: &Pages,
+    plan: &Plan,
+    seen: &AttentionScope<'_>,
+    group: usize,
+) -> Result<Tensor> {
+    let (Some(single), true) = (&plan.single, plan.prompts.is_empty()) else {
+        return attend_with_prompts(device, q, wanted, pages, plan, seen, group);
     };
-    if let Some([k, v]) = new {
-        write(device, k, v, pages, plan)?;
-    }
+    of_type!(
+        wanted,
+        attend_single_only(device, &floats(q)?, pages, plan, single, seen, group)
+    )
+}
+
+fn attend_single_only<R: WithDType + CudaDType + DeviceRepr>(
+    device: &CudaDevice,
+    q: &Tensor,
+    pages: &Pages,
+    plan: &Plan,
+    single: &SingleTokens,
+    seen: &AttentionScope<'_>,
+    group: usize,
+) -> Result<Tensor> {
+    let mut result = room::<R>(device, q.elem_count())?;
+    attend_single(device, q, pages, plan, single, seen, group, &mut result)?;
+    Ok(tensor(result, device, q.dims()))
+}
+
+fn attend_with_prompts(
+    device: &CudaDevice,
+    q: &Tensor,
+    wanted: DType,
+    pages: &Pages,
+    plan: &Plan,
+    seen: &AttentionScope<'_>,
+    group: usize,
+) -> Result<Tensor> {
+    let options = seen.options;
+    let (tokens, heads, size) = q.dims3()?;
     let mut result = room::<f32>(device, tokens * heads * size)?;
     if let Some(single) = &plan.single {
         attend_single(
@@ -98,9 +152,7 @@ pub fn paged_attention(
             prompt.first * heads * size,
         )?;
     }
-    tensor(result, device, q.dims())
-        .to_dtype(q.dtype())
-        .map(Some)
+    tensor(result, device, q.dims()).to_dtype(wanted)
 }
 
 /// Tokens of a chunk, 0 without chunks.
@@ -123,7 +175,7 @@ fn write(device: &CudaDevice, k: &Tensor, v: &Tensor, pages: &Pages, plan: &Plan
     of_type!(dtype, write_as(device, &k, &v, pages, plan))
 }
 
-fn check_rows(k: &Tensor, v: &Tensor, pages: &Pages, rows: usize) -> Result<()> {
+pub(super) fn check_rows(k: &Tensor, v: &Tensor, pages: &Pages, rows: usize) -> Result<()> {
     if k.elem_count() != rows * pages.kv_heads * pages.head_dim || k.dims() != v.dims() {
         bail!(
             "keys of shape {:?} do not fit {rows} rows of the pages",
@@ -279,7 +331,7 @@ fn write_as<T: CudaDType + DeviceRepr>(
 }
 
 #[expect(clippy::too_many_arguments, reason = "a kernel's operands and sizes")]
-fn attend_single(
+fn attend_single<R: WithDType + CudaDType + DeviceRepr>(
     device: &CudaDevice,
     q: &Tensor,
     pages: &Pages,
@@ -287,7 +339,7 @@ fn attend_single(
     single: &SingleTokens,
     seen: &AttentionScope<'_>,
     group: usize,
-    result: &mut CudaSlice<f32>,
+    result: &mut CudaSlice<R>,
 ) -> Result<()> {
     let (_, heads, size) = q.dims3()?;
     let options = seen.options;
@@ -325,11 +377,12 @@ fn attend_single(
     let sinks = DeviceOperand::of(seen.sinks.unwrap_or(q))?;
     let (sinks, has_sinks) = (sinks.view::<f32>()?, u32::from(seen.sinks.is_some()));
     let chunk = int(chunk_of(options));
-    let target = if parts == 1 {
-        &mut *result
-    } else {
-        &mut parts_of
+    let stream = device.cuda_stream();
+    let (into, written) = match parts {
+        1 => result.device_ptr_mut(&stream),
+        _ => parts_of.device_ptr_mut(&stream),
     };
+    let as_number = result_number(R::DTYPE);
     // Kernels for every page type have the same operands after the pages.
     macro_rules! attend {
         ($($stored:expr),+) => {
@@ -343,7 +396,7 @@ fn attend_single(
                 &spans.view::<u32>()?,
                 &positions.view::<u32>()?,
                 &table.view::<u32>()?,
-                target,
+                &into,
                 &mut sums,
                 &int(heads),
                 &int(pages.kv_heads),
@@ -355,6 +408,7 @@ fn attend_single(
                 &chunk,
                 &sinks,
                 &has_sinks,
+                &as_number,
             )
         };
     }
@@ -376,6 +430,7 @@ fn attend_single(
         (KvDtype::Bf16, None) => attend!(&keys.view::<bf16>()?, &values.view::<bf16>()?),
         (KvDtype::Q8_0, None) => bail!("pages of eight bits have scales"),
     }
+    drop(written);
     if parts > 1 {
         let config = LaunchConfig {
             grid_dim: (heads as u32, items as u32, 1),
@@ -395,6 +450,7 @@ fn attend_single(
             &int(parts),
             &sinks,
             &has_sinks,
+            &as_number,
         );
     }
     Ok(())

@@ -80,7 +80,7 @@ pub fn gpu_free_bytes(index: usize) -> Result<u64> {
 }
 
 /// The name of a type in `kernels.cu`.
-fn type_name(dtype: DType) -> Option<&'static str> {
+pub(super) fn type_name(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F32 => Some("f32"),
         DType::F16 => Some("f16"),
@@ -229,6 +229,15 @@ pub fn gate(gates: &Tensor, ups: &Tensor, kind: GateKind) -> Result<Option<Tenso
     of_type!(gates.dtype(), gate_as(device, &gates, &ups, kind)).map(Some)
 }
 
+/// The number of an activation in `kernels.cu`.
+pub(super) fn gate_number(kind: GateKind) -> i32 {
+    match kind {
+        GateKind::Silu => 0,
+        GateKind::GeluTanh => 1,
+        GateKind::Gelu => 2,
+    }
+}
+
 fn gate_as<T: CudaDType + DeviceRepr>(
     device: &CudaDevice,
     gates: &Tensor,
@@ -242,11 +251,7 @@ fn gate_as<T: CudaDType + DeviceRepr>(
     let mut result = room::<T>(device, count)?;
     let (held, held_ups) = (DeviceOperand::of(gates)?, DeviceOperand::of(ups)?);
     let name = format!("gate_{}", type_name(gates.dtype()).unwrap_or_default());
-    let kind = match kind {
-        GateKind::Silu => 0i32,
-        GateKind::GeluTanh => 1,
-        GateKind::Gelu => 2,
-    };
+    let kind = gate_number(kind);
     let config = blocks(count, THREADS)?;
     launch!(
         device,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::native;
@@ -12,10 +13,10 @@ use super::trial_record::TrialRecord;
 pub use super::trial_record::keep_gpu_trials;
 use crate::cpu::Mask;
 use crate::{
-    AttentionOptions, AttentionPlan, AttentionReach, Axis, Convolution, DeltaRule, GpuTrial,
-    KvDtype, LayerPages, LayerStates, RecurrenceShape, RopeStyle, RopeTable, ShortConvolution,
-    Span, StateShape, StateSpan, dense_product, group_norm, layer_norm, paged_attention, rotate,
-    select_rows, silu_mul,
+    AttentionOptions, AttentionPlan, AttentionReach, Axis, BlockMatrix, Convolution, DeltaRule,
+    GpuTrial, HeadNorm, KvDtype, LayerPages, LayerStates, RecurrenceShape, RopeStyle, RopeTable,
+    RotaryHeads, ShortConvolution, Span, StateShape, StateSpan, dense_product, group_norm,
+    layer_norm, paged_attention, rotary_attention, rotate, select_rows, silu_mul,
 };
 
 /// Work that is not left undone where our kernel for it fails.
@@ -28,7 +29,9 @@ pub enum Operation {
     Rotation,
     Attention,
     PagedAttention,
+    HeadsIntoPages,
     Product,
+    BlockProduct,
     Convolution,
     Recurrence,
     Selection,
@@ -70,7 +73,7 @@ impl fmt::Display for KernelFault {
 }
 
 impl Operation {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Gate,
         Self::AddRmsNorm,
         Self::LayerNorm,
@@ -78,7 +81,9 @@ impl Operation {
         Self::Rotation,
         Self::Attention,
         Self::PagedAttention,
+        Self::HeadsIntoPages,
         Self::Product,
+        Self::BlockProduct,
         Self::Convolution,
         Self::Recurrence,
         Self::Selection,
@@ -93,7 +98,9 @@ impl Operation {
             Self::Rotation => "rotary embeddings",
             Self::Attention => "attention",
             Self::PagedAttention => "attention to pages",
+            Self::HeadsIntoPages => "rotary attention to pages",
             Self::Product => "products",
+            Self::BlockProduct => "products with quantized matrices",
             Self::Convolution => "convolutions",
             Self::Recurrence => "recurrent layers",
             Self::Selection => "selected rows",
@@ -139,15 +146,17 @@ impl Operation {
                 })
                 .collect(),
             Self::PagedAttention => {
-                let mut results = paged(KvDtype::F16, device)?;
-                results.extend(paged(KvDtype::Q8_0, device)?);
+                let mut results = paged(KvDtype::F16, false, device)?;
+                results.extend(paged(KvDtype::Q8_0, false, device)?);
                 Ok(results)
             }
+            Self::HeadsIntoPages => paged(KvDtype::F16, true, device),
             Self::Product => {
                 let weight = x(&[70, 40], device)?.to_dtype(DType::F16)?;
                 let few = dense_product(&x(&[2, 40], device)?, &weight)?;
                 Ok(vec![few, dense_product(&x(&[67, 40], device)?, &weight)?])
             }
+            Self::BlockProduct => block_products(device),
             Self::Convolution => {
                 let axis = Axis {
                     padding: [1, 1],
@@ -167,8 +176,36 @@ impl Operation {
     }
 }
 
+/// A type of each layout of blocks, with one row and with several. The activations are integers, which rounding to
+/// eight bits keeps.
+fn block_products(device: &Device) -> Result<Vec<Tensor>> {
+    const COLUMNS: usize = 512;
+    const ROWS: usize = 13;
+    let mut results = Vec::new();
+    for dtype in [GgmlDType::Q8_0, GgmlDType::Q4K, GgmlDType::Q6K] {
+        let blocks = QTensor::quantize(&x(&[ROWS, COLUMNS], &Device::Cpu)?, dtype)?;
+        for rows in [1, 3] {
+            let numbers = x(&[rows, COLUMNS], &Device::Cpu)?.flatten_all()?;
+            let numbers = numbers.to_vec1::<f32>()?.into_iter().enumerate();
+            let numbers = numbers.map(|(at, number)| match at % 32 {
+                0 => 127.0,
+                _ => (number * 127.0).round(),
+            });
+            let numbers = Tensor::from_iter(numbers, device)?.reshape((rows, COLUMNS))?;
+            results.push(match device {
+                Device::Cpu => numbers.matmul(&blocks.dequantize(device)?.t()?)?,
+                _ => {
+                    let matrix = BlockMatrix::new(dtype, blocks.data()?, (ROWS, COLUMNS), device)?;
+                    matrix.product(&numbers)?
+                }
+            });
+        }
+    }
+    Ok(results)
+}
+
 /// A prompt, and a token after it with a context of two parts.
-fn paged(stored: KvDtype, device: &Device) -> Result<Vec<Tensor>> {
+fn paged(stored: KvDtype, is_rotary: bool, device: &Device) -> Result<Vec<Tensor>> {
     const PROMPT: usize = 270;
     let mut pages = LayerPages::new(9, 1, 64, stored, device)?;
     let options = AttentionOptions {
@@ -177,6 +214,14 @@ fn paged(stored: KvDtype, device: &Device) -> Result<Vec<Tensor>> {
         softcap: None,
         reach: AttentionReach::Past,
     };
+    let frequencies = (0..16).map(|i| 1e4f64.powf(f64::from(i) / -16.0)).collect();
+    let table = RopeTable::new(frequencies, 300, RopeStyle::Halves, 1.0, device)?;
+    let weight = x(&[64], device)?;
+    let norm = HeadNorm {
+        weight: &weight,
+        eps: 1e-5,
+    };
+    let norms = [Some(norm), None];
     let mut results = Vec::new();
     for (new_tokens, past_tokens) in [(PROMPT, 0), (1, PROMPT)] {
         let span = Span {
@@ -189,7 +234,14 @@ fn paged(stored: KvDtype, device: &Device) -> Result<Vec<Tensor>> {
             x(&[new_tokens, 4, 64], device)?,
             x(&[new_tokens, 1, 64], device)?,
         );
-        results.push(paged_attention(&q, &k, &k, &mut pages, &plan, options)?);
+        results.push(match is_rotary {
+            false => paged_attention(&q, &k, &k, &mut pages, &plan, options)?,
+            true => {
+                let rope = Some((&table, plan.positions()));
+                let heads = RotaryHeads { norms, rope };
+                rotary_attention([&q, &k, &k], &heads, &mut pages, &plan, options, None)?
+            }
+        });
     }
     Ok(results)
 }

@@ -4,7 +4,8 @@ use candle_core::{Result, Tensor};
 
 use super::{AdapterTarget, LayerAdaptation, Linear, RmsNorm};
 use muster_kernels::{
-    self as kernels, AttentionOptions, AttentionPlan, Constants, LayerPages, RopeTable, StateSpan,
+    self as kernels, AttentionOptions, AttentionPlan, Constants, HeadNorm, LayerPages, RopeTable,
+    RotaryHeads, StateSpan,
 };
 
 #[derive(Debug)]
@@ -75,21 +76,18 @@ impl Attention {
         if let Some(norm) = &own.value_norm {
             v = norm.forward(&v)?;
         }
-        let (mut q, mut k) = self.normed_heads(q, k)?;
-        if let Some((rope, at)) = positions.rope {
-            q = kernels::rotate(&q, rope, at)?;
-            k = kernels::rotate(&k, rope, at)?;
-        }
-        if let Some(scales) = positions.query_scales {
-            q = q.broadcast_mul(scales)?;
-        }
-        let (plan, options) = (positions.plan, self.options);
-        let gathered = match &self.sinks {
-            None => kernels::paged_attention(&q, &k, &v, pages, plan, options),
-            Some(sinks) => {
-                kernels::paged_attention_with_sinks([&q, &k, &v], pages, plan, options, sinks)
-            }
+        let (mut q, mut k) = self.in_heads_normed_whole(q, k)?;
+        let mut heads = RotaryHeads {
+            norms: self.head_norms(),
+            rope: positions.rope,
         };
+        if let Some(scales) = positions.query_scales {
+            q = heads.applied(0, &q)?.broadcast_mul(scales)?;
+            k = heads.applied(1, &k)?;
+            heads = RotaryHeads::default();
+        }
+        let (plan, options, sinks) = (positions.plan, self.options, self.sinks.as_ref());
+        let gathered = kernels::rotary_attention([&q, &k, &v], &heads, pages, plan, options, sinks);
         let gathered = gathered?.flatten_from(1)?;
         match gate {
             Some(gate) => (gate.neg()?.exp()? + 1.0)?.recip()? * gathered,
@@ -151,21 +149,24 @@ impl Attention {
         self.query.bytes() + own + self.output.bytes() + gate
     }
 
-    fn normed_heads(&self, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor)> {
+    /// Norms of each head; none where all heads of a row are normed together.
+    fn head_norms(&self) -> [Option<HeadNorm<'_>>; 2] {
         match &self.norms {
-            None => Ok((self.in_heads(&q)?, self.in_heads(&k)?)),
             Some(QueryKeyNorms::PerHead(query, key)) => {
-                let (q, k) = (self.in_heads(&q)?, self.in_heads(&k)?);
-                let k = match key {
-                    Some(key) => key.forward(&k)?,
-                    None => k,
-                };
-                Ok((query.forward(&q)?, k))
+                [Some(query.of_heads()), key.as_ref().map(RmsNorm::of_heads)]
             }
+            Some(QueryKeyNorms::Whole(..)) | None => [None, None],
+        }
+    }
+
+    /// Queries and keys by head, after a norm of all heads together.
+    fn in_heads_normed_whole(&self, q: Tensor, k: Tensor) -> Result<(Tensor, Tensor)> {
+        match &self.norms {
             Some(QueryKeyNorms::Whole(query, key)) => {
                 let (q, k) = (query.forward(&q)?, key.forward(&k)?);
                 Ok((self.in_heads(&q)?, self.in_heads(&k)?))
             }
+            Some(QueryKeyNorms::PerHead(..)) | None => Ok((self.in_heads(&q)?, self.in_heads(&k)?)),
         }
     }
 

@@ -3,7 +3,8 @@
 use candle_core::{D, Result, Tensor};
 
 use super::{AdapterTarget, Experts, LayerAdaptation, Linear, RmsNorm};
-use muster_kernels as kernels;
+use crate::networks::weights::Weight;
+use muster_kernels::{self as kernels, GateKind};
 
 #[derive(Debug)]
 #[expect(
@@ -102,6 +103,11 @@ impl GatedFeedForward {
     }
 
     fn adapted(&self, x: &Tensor, adaptation: LayerAdaptation<'_>) -> Result<Tensor> {
+        if adaptation.rows.is_empty()
+            && let Some(gated) = self.gated_together(x)?
+        {
+            return self.down.forward(&gated);
+        }
         let [gate, up] = Linear::together([&self.gate, &self.up], x)?;
         let mut gate = adaptation.add(AdapterTarget::Gate, x, gate)?;
         if let Some(deviations) = self.cutoff {
@@ -110,6 +116,15 @@ impl GatedFeedForward {
         let up = adaptation.add(AdapterTarget::Up, x, up)?;
         let gated = self.activation.gated(&gate, &up)?;
         adaptation.add(AdapterTarget::Down, &gated, self.down.forward(&gated)?)
+    }
+
+    /// Gates and ups with their activation, where the device computes them in one operation.
+    fn gated_together(&self, x: &Tensor) -> Result<Option<Tensor>> {
+        let is_plain = self.cutoff.is_none() && self.gate.bias.is_none() && self.up.bias.is_none();
+        match self.activation.kind().filter(|_| is_plain) {
+            Some(kind) => Weight::gated([&self.gate.weight, &self.up.weight], x, kind),
+            None => Ok(None),
+        }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -126,6 +141,15 @@ fn above_cutoff(x: &Tensor, deviations: f64) -> Result<Tensor> {
 }
 
 impl GateActivation {
+    /// The function of the gate alone; `None` for a formula of gate and up.
+    fn kind(self) -> Option<GateKind> {
+        match self {
+            Self::Silu => Some(GateKind::Silu),
+            Self::GeluTanh => Some(GateKind::GeluTanh),
+            Self::SwigluOai { .. } => None,
+        }
+    }
+
     /// `activation(gate) * up`, or the activation's own formula.
     pub fn gated(self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         match self {

@@ -2,7 +2,7 @@
 
 use candle_core::{Result, Tensor};
 
-use muster_kernels as kernels;
+use muster_kernels::{self as kernels, HeadNorm};
 
 #[derive(Debug)]
 pub struct RmsNorm {
@@ -13,6 +13,14 @@ pub struct RmsNorm {
 impl RmsNorm {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         kernels::rms_norm(x, &self.weight, self.eps)
+    }
+
+    /// The same norm of each head, for attention.
+    pub fn of_heads(&self) -> HeadNorm<'_> {
+        HeadNorm {
+            weight: &self.weight,
+            eps: self.eps,
+        }
     }
 
     /// The sum of both, and the sum normed.

@@ -2,13 +2,14 @@
 
 use std::{fs::File, path::Path};
 
-use candle_core::{Device, Tensor, quantized::GgmlDType};
+use candle_core::{DType, Device, Tensor, quantized::GgmlDType};
 use muster_kernels::KvDtype;
 
 use super::{
     Decoder, DecoderSpec, LoadOptions, Synthetic, SyntheticQuant, gguf,
     golden::{Golden, fixture, load, one_sequence},
 };
+use crate::networks::test_device::device;
 use crate::networks::weights::{
     Checkpoint, GgufWriter, Quantize, TensorHeader, TensorSource, TensorType, convert,
 };
@@ -98,6 +99,39 @@ fn every_type_of_gguf_computes_what_its_numbers_say() {
         let gap = gap(&found, &open().0);
         let most = if convert::is_dense(dtype) { 0.0 } else { 0.045 };
         assert!(gap <= most, "{dtype:?}: {gap}");
+    }
+}
+
+/// Steps of few rows, whose products have kernels for each type on GPUs.
+#[test]
+fn few_rows_of_every_type_compute_what_their_numbers_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiny.gguf");
+    let tokens: Vec<u32> = (0..23).map(|i| i * i % 1000).collect();
+    let steps = [8, 1, 5, 2, 3, 4];
+    let stepwise = |device: &Device| {
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        let options = LoadOptions {
+            dtype: Some(DType::F32),
+            ..LoadOptions::default()
+        };
+        let decoder = Decoder::load(&checkpoint, device, &options, &mut |_, _| {}).unwrap();
+        let mut pages = decoder.new_pages(2, KvDtype::F32).unwrap();
+        let mut past = 0;
+        let logits = steps.map(|rows| {
+            let batch = one_sequence(&tokens[past..past + rows], past);
+            past += rows;
+            let logits = decoder.forward(&batch, &mut pages).unwrap();
+            logits.to_device(&Device::Cpu).unwrap()
+        });
+        Tensor::cat(&logits, 0).unwrap()
+    };
+    for &dtype in TYPES {
+        write(&path, dtype, false);
+        let found = stepwise(device());
+        write(&path, dtype, true);
+        let gap = gap(&found, &stepwise(&Device::Cpu));
+        assert!(gap <= 0.045, "{dtype:?}: {gap}");
     }
 }
 

@@ -2,13 +2,10 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use candle_core::{
-    DType, Device, Module, Result, Tensor,
-    quantized::{GgmlDType, QMatMul, QStorage, QTensor},
-};
+use candle_core::{DType, Device, Result, Tensor, quantized::GgmlDType};
 
 use super::{convert, mxfp4};
-use muster_kernels::{PackedMatrix, PackedSpan, WeightType, dense_product, has_vendor_products};
+use muster_kernels::{BlockMatrix, GateKind, PackedMatrix, PackedSpan, WeightType, dense_product};
 
 /// A matrix of `rows` outputs by `cols` inputs.
 #[derive(Debug)]
@@ -28,8 +25,8 @@ pub struct WeightSpan<'a, const N: usize> {
 enum Kind {
     /// Laid out for this CPU's own products.
     Packed(PackedMatrix),
-    /// In candle's blocks, for types without a packed layout, and on other devices.
-    Blocks(QMatMul),
+    /// In the blocks of GGUF, for types without a packed layout, and on other devices.
+    Blocks(BlockMatrix),
     /// Other devices' dense matrices, in the type of the activations.
     Dense(Tensor),
 }
@@ -62,7 +59,10 @@ impl Weight {
                 &[rows, cols],
                 device,
             )?),
-            None => Kind::Blocks(blocks(dtype, &bytes, (rows, cols), device)?),
+            None => {
+                let bytes = convert::aligned(&bytes);
+                Kind::Blocks(BlockMatrix::new(dtype, bytes, (rows, cols), device)?)
+            }
         };
         Ok(Self { kind, bytes: size })
     }
@@ -89,10 +89,7 @@ impl Weight {
     pub fn product(&self, x: &Tensor) -> Result<Tensor> {
         match &self.kind {
             Kind::Packed(matrix) => matrix.product(x),
-            Kind::Blocks(matrix) if reads_whole(x)? => {
-                dense_product(x, &matrix.dequantize_f16()?)?.to_dtype(x.dtype())
-            }
-            Kind::Blocks(matrix) => matrix.forward(x),
+            Kind::Blocks(matrix) => matrix.product(x),
             Kind::Dense(matrix) => dense_product(x, matrix),
         }
     }
@@ -100,9 +97,25 @@ impl Weight {
     /// Several products of the same rows; where the device quantizes activations it does so once.
     pub fn products(weights: &[&Self], x: &Tensor) -> Result<Vec<Tensor>> {
         let packed = weights.iter().map(|weight| weight.packed());
-        match packed.collect::<Option<Vec<_>>>() {
-            Some(matrices) => PackedMatrix::products(&matrices, x),
+        if let Some(matrices) = packed.collect::<Option<Vec<_>>>() {
+            return PackedMatrix::products(&matrices, x);
+        }
+        let blocks = weights.iter().map(|weight| weight.blocks());
+        match blocks.collect::<Option<Vec<_>>>() {
+            Some(matrices) => BlockMatrix::products(&matrices, x),
             None => weights.iter().map(|weight| weight.product(x)).collect(),
+        }
+    }
+
+    /// `activation(gate) * up` where the device computes it with the products; else `None`.
+    pub fn gated(
+        [gate, up]: [&Self; 2],
+        x: &Tensor,
+        activation: GateKind,
+    ) -> Result<Option<Tensor>> {
+        match (gate.blocks(), up.blocks()) {
+            (Some(gate), Some(up)) => BlockMatrix::gated([gate, up], x, activation),
+            _ => Ok(None),
         }
     }
 
@@ -138,22 +151,11 @@ impl Weight {
             _ => None,
         }
     }
-}
 
-/// For this many rows or more on a GPU, dequantizing the whole matrix to f16 for each cuBLAS product is faster.
-const ROWS_OF_WHOLE: usize = 256;
-
-fn reads_whole(x: &Tensor) -> Result<bool> {
-    Ok(x.device().is_cuda() && x.dim(0)? >= ROWS_OF_WHOLE && has_vendor_products())
-}
-
-fn blocks(
-    dtype: GgmlDType,
-    bytes: &[u8],
-    shape: (usize, usize),
-    device: &Device,
-) -> Result<QMatMul> {
-    let bytes = convert::aligned(bytes);
-    let storage = QStorage::from_data(bytes, device, dtype)?;
-    QMatMul::from_qtensor(QTensor::new(storage, shape)?)
+    fn blocks(&self) -> Option<&BlockMatrix> {
+        match &self.kind {
+            Kind::Blocks(matrix) => Some(matrix),
+            _ => None,
+        }
+    }
 }

@@ -54,7 +54,7 @@ fn further_attention_agrees() {
         let open = |device: &Device| LayerPages::new(14, kv_heads, size, stored, device).unwrap();
         let (mut here, mut there) = (open(&Device::Cpu), open(&gpu));
         for spans in steps.clone() {
-            [&mut here, &mut there].map(move_pages);
+            [&mut here, &mut there].into_iter().for_each(move_pages);
             let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
             let [q, k, v] = [heads, kv_heads, kv_heads].map(|heads| random(&[rows, heads, size]));
             let run = |pages: &mut LayerPages, device: &Device| {
@@ -88,7 +88,7 @@ fn further_attention_agrees() {
         reach: past,
     };
     for spans in steps {
-        [&mut here, &mut there].map(move_pages);
+        [&mut here, &mut there].into_iter().for_each(move_pages);
         let rows = spans.iter().map(|span| span.new_tokens).sum::<usize>();
         let (q, latents) = (random(&[rows, heads, 48]), random(&[rows, 1, 48]));
         let run = |pages: &mut LayerPages, device: &Device| {

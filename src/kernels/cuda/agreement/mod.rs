@@ -5,7 +5,9 @@
     reason = "figures are what these tests are run for"
 )]
 
+mod blocks;
 mod layers;
+mod rotary;
 mod transfer;
 
 use std::time::Instant;
