@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos, MemoryStay,
-    ModelDetails, Reach, UsualVideo, WorkerId,
+    AccountId, Capabilities, Clip, Event, Failure, Formats, Job, JobId, Kind, Kinds, Kudos,
+    MemoryStay, ModelDetails, Reach, WorkerId,
 };
 
 use super::fairness::Standing;
@@ -191,7 +191,7 @@ pub struct Offering {
     /// The voices of a speech model.
     pub voices: Arc<[Arc<str>]>,
     /// The default length and size of a video model.
-    pub video: Option<UsualVideo>,
+    pub clip: Option<Clip>,
     pub details: Arc<ModelDetails>,
 }
 
@@ -210,7 +210,7 @@ impl Offering {
             reach,
             size: None,
             voices: Arc::default(),
-            video: None,
+            clip: None,
             details: Arc::default(),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use muster_protocol::job::{
-    AccountId, Capabilities, Formats, ImageNeeds, Job, Kind, Needs, Privacy, Reach, Targets,
+    AccountId, Capabilities, Formats, Job, Kind, MediaNeeds, Needs, Privacy, Reach, Targets,
     WorkerId,
 };
 
@@ -116,8 +116,8 @@ impl Need {
                 .with_if(!job.durable, Capabilities::INTERACTIVE),
             needs: match job.limits.needs {
                 // With several models, each model's own limit decides: `Capabilities::MANY_STEPS`.
-                Needs::Image(image) if job.model.0.len() > 1 => {
-                    Needs::Image(ImageNeeds { steps: 0, ..image })
+                Needs::Media(media) if job.model.0.len() > 1 => {
+                    Needs::Media(MediaNeeds { steps: 0, ..media })
                 }
                 Needs::Text(_) if job.kind.is_relayed() => {
                     let context = job.limits.prompt_tokens.saturating_add(1);

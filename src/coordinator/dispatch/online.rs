@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_protocol::job::{
-    Capabilities, Formats, Kind, Kinds, MemoryStay, ModelDetails, Reach, UsualVideo, WorkerId,
+    Capabilities, Clip, Formats, Kind, Kinds, MemoryStay, ModelDetails, Reach, WorkerId,
 };
 
 use super::input::SessionId;
@@ -54,7 +54,7 @@ pub struct OnlineModel<'a> {
     /// Width and height of images whose request has none.
     pub size: Option<(u32, u32)>,
     pub voices: &'a Arc<[Arc<str>]>,
-    pub video: Option<UsualVideo>,
+    pub clip: Option<Clip>,
     pub details: &'a Arc<ModelDetails>,
     pub stay: MemoryStay,
 }
@@ -144,7 +144,7 @@ impl<'a> OnlineWorker<'a> {
             reach: model.offering.reach,
             size: model.offering.size,
             voices: &model.offering.voices,
-            video: model.offering.video,
+            clip: model.offering.clip,
             details: &model.offering.details,
             stay: model.stay,
             free: match self.has_room && model.ready {

@@ -401,9 +401,8 @@ fn exceeds(needs: Needs, most: Reach, reason: Skip) -> bool {
             text.window.max(text.context) > most.text.window.min(most.text.context)
         }
         (Needs::Text(text), Skip::Output) => text.output > most.text.output,
-        (Needs::Image(image), Skip::Pixels) => image.pixels > most.image.pixels,
-        (Needs::Image(image), Skip::Steps) => image.steps > most.image.steps,
-        (Needs::Interrogation(form), Skip::Pixels) => form.pixels > most.interrogation.pixels,
+        (Needs::Media(media), Skip::Pixels) => media.pixels > most.media.pixels,
+        (Needs::Media(media), Skip::Steps) => media.steps > most.media.steps,
         _ => false,
     }
 }

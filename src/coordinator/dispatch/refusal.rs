@@ -226,21 +226,11 @@ impl fmt::Display for Missing {
 fn beyond(wanted: Needs, most: &Reach) -> impl Iterator<Item = String> {
     let sides: Vec<(u32, u32, &str)> = match wanted {
         Needs::Text(it) => vec![(it.output, most.text.output, "tokens of output")],
-        Needs::Image(it) => vec![
-            (it.pixels, most.image.pixels, "pixels"),
-            (it.steps, most.image.steps, "steps"),
-        ],
-        Needs::Video(it) => vec![
-            (it.pixels, most.video.pixels, "pixels a frame"),
-            (it.frames, most.video.frames, "frames"),
-        ],
-        Needs::Music(it) => vec![(it.seconds, most.music.seconds, "seconds")],
-        Needs::Speech(it) => vec![(it.characters, most.speech.characters, "characters")],
-        Needs::Sound(it) => vec![
-            (it.seconds, most.music.seconds, "seconds"),
-            (it.characters, most.speech.characters, "characters"),
-        ],
-        Needs::Interrogation(it) => vec![(it.pixels, most.interrogation.pixels, "pixels")],
+        Needs::Media(it) => {
+            let sides = it.named().into_iter().zip(most.media.named());
+            let sides = sides.map(|((name, wanted), (_, most))| (wanted, most, name));
+            sides.filter(|(wanted, ..)| *wanted > 0).collect()
+        }
     };
     let is_any = sides.iter().any(|(wanted, most, _)| wanted > most);
     let sides = sides.into_iter();

@@ -300,7 +300,7 @@ impl Worker {
         let offering = &self.models[model].offering;
         ModelDefaults {
             size: offering.size,
-            video: offering.video,
+            clip: offering.clip,
             speaks: !offering.voices.is_empty(),
             reach: offering.reach,
         }

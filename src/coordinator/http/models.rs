@@ -254,7 +254,7 @@ pub fn limits(model: &ModelOnline) -> Map<String, Value> {
         return Map::new();
     };
     let said = model.kinds.of_output().flat_map(|kind| {
-        let limits = reach.limits(kind).into_iter();
+        let limits = reach.limits(kind);
         limits.map(move |(name, most)| (kind, name, most))
     });
     let limited = said.filter(|(_, _, most)| *most != u32::MAX);
@@ -264,7 +264,7 @@ pub fn limits(model: &ModelOnline) -> Map<String, Value> {
 }
 
 fn of_route(kind: Kind, limit: &str) -> u32 {
-    if (kind, limit) == (Kind::Video, "frames") {
+    if limit == "frames" {
         return MOST_FRAMES;
     }
     let route = kind.facts().route;

@@ -22,7 +22,7 @@ pub struct MediaNames {
     by_ref: HashMap<(AccountId, Arc<str>), Vec<RequestId>>,
     by_token: HashMap<Arc<str>, RequestId>,
     /// In order of acceptance.
-    videos: HashMap<AccountId, BTreeSet<(UnixMillis, RequestId)>>,
+    by_kind: HashMap<(AccountId, Kind), BTreeSet<(UnixMillis, RequestId)>>,
 }
 
 impl MediaNames {
@@ -39,10 +39,9 @@ impl MediaNames {
         if let Some(token) = &notes.progress_token {
             self.by_token.insert(token.clone(), request.id);
         }
-        if request.kind == Kind::Video {
-            let its = self.videos.entry(request.account).or_default();
-            its.insert((request.accepted_at, request.id));
-        }
+        let of_kind = (request.account, request.kind);
+        let requests = self.by_kind.entry(of_kind).or_default();
+        requests.insert((request.accepted_at, request.id));
     }
 
     pub fn remove(&mut self, request: &Request) {
@@ -66,10 +65,11 @@ impl MediaNames {
         {
             self.by_token.remove(token);
         }
-        if let Some(its) = self.videos.get_mut(&request.account) {
-            its.remove(&(request.accepted_at, request.id));
-            if its.is_empty() {
-                self.videos.remove(&request.account);
+        let of_kind = (request.account, request.kind);
+        if let Some(requests) = self.by_kind.get_mut(&of_kind) {
+            requests.remove(&(request.accepted_at, request.id));
+            if requests.is_empty() {
+                self.by_kind.remove(&of_kind);
             }
         }
     }
@@ -93,12 +93,12 @@ impl Requests {
         found.filter(|request| request.account == account).collect()
     }
 
-    /// All video requests of an account, the oldest first.
-    pub fn videos(&self, account: AccountId) -> Vec<Arc<Request>> {
+    /// All media requests of an account of this kind, the oldest first.
+    pub fn media_of_kind(&self, account: AccountId, kind: Kind) -> Vec<Arc<Request>> {
         let ids: Vec<RequestId> = {
             let shelves = self.read();
-            let its = shelves.media_names().videos.get(&account).into_iter();
-            its.flatten().map(|(_, id)| *id).collect()
+            let of_kind = shelves.media_names().by_kind.get(&(account, kind));
+            of_kind.into_iter().flatten().map(|(_, id)| *id).collect()
         };
         ids.into_iter().filter_map(|id| self.find(id)).collect()
     }

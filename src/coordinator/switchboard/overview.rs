@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::sessions::{Card, Sessions};
 use crate::dispatch::{Demands, Dispatcher, OnlineModel, OnlineWorker};
 use muster_protocol::job::{
-    Capabilities, Formats, Kind, Kinds, MemoryStay, ModelDetails, Reach, UsualVideo, WorkerId,
+    Capabilities, Clip, Formats, Kind, Kinds, MemoryStay, ModelDetails, Reach, WorkerId,
 };
 use muster_protocol::link::GpuState;
 
@@ -60,7 +60,7 @@ pub struct ModelOnline {
     /// For speech models.
     pub voices: Arc<[Arc<str>]>,
     /// The default video of a video model.
-    pub video: Option<UsualVideo>,
+    pub clip: Option<Clip>,
     /// Details of its files, from the first worker that reports any.
     pub details: Arc<ModelDetails>,
     pub workers: u32,
@@ -185,7 +185,7 @@ impl ModelOnline {
             reach: None,
             size: None,
             voices: Arc::default(),
-            video: None,
+            clip: None,
             details: Arc::default(),
             workers: 0,
             slots: 0,
@@ -228,7 +228,7 @@ impl ModelOnline {
             .map_or(model.reach, |reach| reach.or(model.reach));
         self.reach = Some(reach);
         self.size = self.size.or(model.size);
-        self.video = self.video.or(model.video);
+        self.clip = self.clip.or(model.clip);
         if self.voices.is_empty() {
             self.voices.clone_from(model.voices);
         }

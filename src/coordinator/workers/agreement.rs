@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crate::dispatch::{self, Offering};
 use crate::names::Names;
 use muster_protocol::job::{
-    Capabilities, Formats, ImageNeeds, Kind, Kinds, MOST_FRAMES, MusicNeeds, Reach, SpeechNeeds,
-    UsualVideo, VideoNeeds,
+    Capabilities, Clip, Formats, Kind, Kinds, MOST_FRAMES, MediaNeeds, Reach,
 };
 use muster_protocol::link::{
     self, Ability, Exclusion, Extension, Extensions, LARGEST_FRAME, PUBLIC_FRAME, Registration,
@@ -288,14 +287,10 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
         says_more: model.can.is_some(),
         voices: model.voices.iter().map(|name| Arc::from(&**name)).collect(),
         size,
-        video: model
-            .clip
-            .zip(size)
-            .map(|((fps, frames), size)| UsualVideo {
-                size,
-                fps: fps.clamp(1, 60),
-                frames: frames.clamp(1, MOST_FRAMES),
-            }),
+        clip: model.clip.map(|(fps, frames)| Clip {
+            fps: fps.clamp(1, 60),
+            frames: frames.clamp(1, MOST_FRAMES),
+        }),
         details: Arc::new(model.details.clone()),
         ..said
     }
@@ -305,18 +300,11 @@ fn offering(model: Option<&link::ModelCapacity>, of_worker: Kinds, context: u32)
 fn reach(limits: &link::ModelLimits) -> Reach {
     let most = |said: Option<u32>| said.unwrap_or(u32::MAX);
     Reach {
-        image: ImageNeeds {
+        media: MediaNeeds {
             pixels: most(limits.pixels),
             steps: most(limits.steps),
-        },
-        video: VideoNeeds {
-            pixels: most(limits.pixels),
             frames: most(limits.frames),
-        },
-        music: MusicNeeds {
             seconds: most(limits.seconds),
-        },
-        speech: SpeechNeeds {
             characters: most(limits.characters),
         },
         ..Reach::ENDLESS
@@ -452,10 +440,10 @@ mod tests {
         };
         let peer = Peer::of(&registration, &Names::of([("other", ["Other"])])).unwrap();
         let served = peer.served(&registration);
-        let image = |model: usize| served[model].offering.reach.image;
-        assert_eq!((image(0).pixels, image(0).steps), (65_536, u32::MAX));
-        assert_eq!(image(1).pixels, u32::MAX, "nothing is said of it");
-        assert_eq!(served[0].offering.reach.music.seconds, 9);
+        let media = |model: usize| served[model].offering.reach.media;
+        assert_eq!((media(0).pixels, media(0).steps), (65_536, u32::MAX));
+        assert_eq!(media(1).pixels, u32::MAX, "nothing is said of it");
+        assert_eq!(served[0].offering.reach.media.seconds, 9);
         assert_eq!(served[1].offering.reach.text.context, 512);
     }
 

@@ -34,22 +34,18 @@ pub use keep_alive::{KeepAlive, MemoryStay};
 #[cfg(feature = "tone")]
 pub use kinds::ToneRequest;
 pub use kinds::{
-    Body, Chat, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, HeardLogprob,
+    Body, Chat, Clip, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, HeardLogprob,
     ImageRequest, JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults,
     MusicRequest, NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart,
     Samples, Sampling, SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart,
     SpeechRequest, SpokenWord, StopRules, TextInput, TextRequest, TextualInversion, TokenList,
     TokenizeInput, TokensRequest, ToolChoice, Transcript, TranscriptSegment, TranscriptWord,
-    TranscriptionRequest, USUAL_SIZE, UsualVideo, Vector, VideoRequest, Voice, WorkflowText,
-    named_inversions,
+    TranscriptionRequest, USUAL_SIZE, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
 };
 pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use known_words::KnownWords;
 pub use legacy::LegacySampling;
-pub use needs::{
-    Formats, ImageNeeds, InterrogationNeeds, Kinds, MusicNeeds, Needs, Reach, SoundNeeds,
-    SpeechNeeds, Targets, TextNeeds, VideoNeeds,
-};
+pub use needs::{Formats, Kinds, MediaNeeds, Needs, Reach, Targets, TextNeeds};
 pub use price::{JobPrice, MicroUsd};
 pub use product::{Hidden, Media, Note, Product, Remark, Text};
 

@@ -13,27 +13,18 @@ pub struct Kinds(u16);
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Formats(u8);
 
-/// The demands of a job, by the kind of its output. [`Reach`] is the other side.
+/// The demands of a job. [`Reach`] is the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Needs {
     Text(TextNeeds),
-    Image(ImageNeeds),
-    Video(VideoNeeds),
-    Music(MusicNeeds),
-    Speech(SpeechNeeds),
-    Sound(SoundNeeds),
-    Interrogation(InterrogationNeeds),
+    Media(MediaNeeds),
 }
 
-/// The limits of a worker, or of one of its models, for each kind.
+/// The limits of a worker, or of one of its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reach {
     pub text: TextNeeds,
-    pub image: ImageNeeds,
-    pub video: VideoNeeds,
-    pub music: MusicNeeds,
-    pub speech: SpeechNeeds,
-    pub interrogation: InterrogationNeeds,
+    pub media: MediaNeeds,
 }
 
 /// Limits of a text, for input or output. The public contract states window and output for the whole job, independent
@@ -48,44 +39,18 @@ pub struct TextNeeds {
     pub output: u32,
 }
 
+/// Limits of media. A job that leaves one at 0 demands nothing of it; a worker without a limit has the largest number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ImageNeeds {
-    /// Width times height.
+pub struct MediaNeeds {
+    /// Width times height of an image, a frame, or an image that is looked at.
     pub pixels: u32,
     /// Counted steps; for a worker, the most that each of its models supports.
     pub steps: u32,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VideoNeeds {
-    /// Width times height of a frame.
-    pub pixels: u32,
     pub frames: u32,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MusicNeeds {
+    /// Of music.
     pub seconds: u32,
-}
-
-/// A text that is spoken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpeechNeeds {
+    /// Of a text that is spoken.
     pub characters: u32,
-}
-
-/// A text that a model plays or speaks, which decides which of the limits counts. An unnamed limit is none, so that a model
-/// is held to that of its own kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SoundNeeds {
-    pub seconds: u32,
-    pub characters: u32,
-}
-
-/// An image that is looked at, or made anew.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InterrogationNeeds {
-    pub pixels: u32,
 }
 
 /// Which workers may serve it: all, only some, or all but some.
@@ -200,6 +165,44 @@ impl Needs {
     }
 }
 
+impl MediaNeeds {
+    pub const ENDLESS: Self = Self {
+        pixels: u32::MAX,
+        steps: u32::MAX,
+        frames: u32::MAX,
+        seconds: u32::MAX,
+        characters: u32::MAX,
+    };
+
+    /// Each limit with its name.
+    pub fn named(self) -> [(&'static str, u32); 5] {
+        [
+            ("pixels", self.pixels),
+            ("steps", self.steps),
+            ("frames", self.frames),
+            ("seconds", self.seconds),
+            ("characters", self.characters),
+        ]
+    }
+
+    fn covers(self, needs: Self) -> bool {
+        let pairs = self.named().into_iter().zip(needs.named());
+        pairs
+            .into_iter()
+            .all(|((_, most), (_, wanted))| most >= wanted)
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            pixels: self.pixels.max(other.pixels),
+            steps: self.steps.max(other.steps),
+            frames: self.frames.max(other.frames),
+            seconds: self.seconds.max(other.seconds),
+            characters: self.characters.max(other.characters),
+        }
+    }
+}
+
 impl Reach {
     /// No limits.
     pub const ENDLESS: Self = Self {
@@ -208,19 +211,7 @@ impl Reach {
             window: u32::MAX,
             output: u32::MAX,
         },
-        image: ImageNeeds {
-            pixels: u32::MAX,
-            steps: u32::MAX,
-        },
-        video: VideoNeeds {
-            pixels: u32::MAX,
-            frames: u32::MAX,
-        },
-        music: MusicNeeds { seconds: u32::MAX },
-        speech: SpeechNeeds {
-            characters: u32::MAX,
-        },
-        interrogation: InterrogationNeeds { pixels: u32::MAX },
+        media: MediaNeeds::ENDLESS,
     };
 
     pub fn covers(&self, needs: Needs) -> bool {
@@ -230,26 +221,14 @@ impl Reach {
                     && self.text.window >= it.window
                     && self.text.output >= it.output
             }
-            Needs::Image(it) => self.image.pixels >= it.pixels && self.image.steps >= it.steps,
-            Needs::Video(it) => self.video.pixels >= it.pixels && self.video.frames >= it.frames,
-            Needs::Music(it) => self.music.seconds >= it.seconds,
-            Needs::Speech(it) => self.speech.characters >= it.characters,
-            Needs::Sound(it) => {
-                self.music.seconds >= it.seconds && self.speech.characters >= it.characters
-            }
-            Needs::Interrogation(it) => self.interrogation.pixels >= it.pixels,
+            Needs::Media(it) => self.media.covers(it),
         }
     }
 
-    /// The limits of media, by their names.
-    pub fn limits(&self, kind: Kind) -> Vec<(&'static str, u32)> {
-        match kind {
-            Kind::Image => vec![("pixels", self.image.pixels), ("steps", self.image.steps)],
-            Kind::Video => vec![("pixels", self.video.pixels), ("frames", self.video.frames)],
-            Kind::Music => vec![("seconds", self.music.seconds)],
-            Kind::Speech => vec![("characters", self.speech.characters)],
-            _ => Vec::new(),
-        }
+    /// The limits that a kind of media has, by their names.
+    pub fn limits(&self, kind: Kind) -> impl Iterator<Item = (&'static str, u32)> {
+        let named = self.media.named().into_iter();
+        named.filter(move |(name, _)| kind.facts().limits.contains(name))
     }
 
     /// The same with a model's context.
@@ -271,23 +250,7 @@ impl Reach {
                 window: self.text.window.max(other.text.window),
                 output: self.text.output.max(other.text.output),
             },
-            image: ImageNeeds {
-                pixels: self.image.pixels.max(other.image.pixels),
-                steps: self.image.steps.max(other.image.steps),
-            },
-            video: VideoNeeds {
-                pixels: self.video.pixels.max(other.video.pixels),
-                frames: self.video.frames.max(other.video.frames),
-            },
-            music: MusicNeeds {
-                seconds: self.music.seconds.max(other.music.seconds),
-            },
-            speech: SpeechNeeds {
-                characters: self.speech.characters.max(other.speech.characters),
-            },
-            interrogation: InterrogationNeeds {
-                pixels: self.interrogation.pixels.max(other.interrogation.pixels),
-            },
+            media: self.media.or(other.media),
         }
     }
 }

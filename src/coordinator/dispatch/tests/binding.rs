@@ -5,15 +5,11 @@ use std::sync::Arc;
 use super::{Desk, OURS, make_only, secs};
 use crate::dispatch::{Effect, Facts, Input, Offer, Said, SessionId};
 use muster_protocol::job::{
-    Body, Event, FinishReason, Formats, ImageRequest, Job, JobPrice, Kind, MicroUsd, Usage,
-    UsualVideo, VideoRequest,
+    Body, Clip, Event, FinishReason, Formats, ImageRequest, Job, JobPrice, Kind, MicroUsd, Usage,
+    VideoRequest,
 };
 
-const SMALL: UsualVideo = UsualVideo {
-    size: (64, 64),
-    fps: 8,
-    frames: 16,
-};
+const SMALL: ((u32, u32), Clip) = ((64, 64), Clip { fps: 8, frames: 16 });
 
 fn stored(desk: &mut Desk, kind: Kind, body: Body) -> Job {
     let mut job = desk.new_job();
@@ -27,10 +23,11 @@ fn stored(desk: &mut Desk, kind: Kind, body: Body) -> Job {
     }
 }
 
-fn films(desk: &mut Desk, worker: i64, usual: UsualVideo) -> SessionId {
+fn films(desk: &mut Desk, worker: i64, (size, clip): ((u32, u32), Clip)) -> SessionId {
     let mut registration = desk.registration(worker, OURS);
     make_only(&mut registration, Kind::Video);
-    registration.models[0].offering.video = Some(usual);
+    registration.models[0].offering.size = Some(size);
+    registration.models[0].offering.clip = Some(clip);
     desk.connect(registration)
 }
 
@@ -90,12 +87,11 @@ fn the_next_worker_decides_anew() {
         within: secs(1),
     });
     desk.lose(session);
-    let other = UsualVideo {
-        size: (128, 64),
+    let clip = Clip {
         fps: 10,
         frames: 30,
     };
-    films(&mut desk, 2, other);
+    films(&mut desk, 2, ((128, 64), clip));
     assert_eq!(video(&desk.offer()), (128, 64, 3.0, 10));
 }
 
@@ -124,12 +120,12 @@ fn an_image_without_a_size_has_that_of_the_model_and_fits_every_worker() {
     ] {
         let mut desk = Desk::new();
         let mut job = stored(&mut desk, Kind::Image, ImageRequest::default().into());
-        job.limits.needs = muster_protocol::job::Needs::Image(Default::default());
+        job.limits.needs = muster_protocol::job::Needs::Media(Default::default());
         desk.submit(job);
         let mut registration = desk.registration(1, OURS);
         make_only(&mut registration, Kind::Image);
         registration.models[0].offering.size = size;
-        registration.models[0].offering.reach.image.pixels = most;
+        registration.models[0].offering.reach.media.pixels = most;
         desk.connect(registration);
         let offer = desk.offer();
         let image = offer.job.body.image().unwrap();

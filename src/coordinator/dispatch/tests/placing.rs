@@ -7,7 +7,7 @@ use crate::dispatch::{
     Effect, Input, Missing, ModelReport, Offering, Refusal, Report, ServedModel, SessionId,
 };
 use muster_protocol::job::{
-    AccountId, Capabilities, Formats, ImageNeeds, ImageRequest, Job, Kind, MemoryStay, ModelChoice,
+    AccountId, Capabilities, Formats, ImageRequest, Job, Kind, MediaNeeds, MemoryStay, ModelChoice,
     Needs, Privacy, Reach,
 };
 
@@ -378,7 +378,11 @@ fn drawing(desk: &mut Desk) -> SessionId {
         offering: Offering::of(
             Kind::Image.into(),
             Reach {
-                image: ImageNeeds { pixels, steps },
+                media: MediaNeeds {
+                    pixels,
+                    steps,
+                    ..MediaNeeds::ENDLESS
+                },
                 ..Reach::ENDLESS
             },
         ),
@@ -395,7 +399,11 @@ fn image(desk: &mut Desk, models: &[&str], pixels: u32, steps: u32) -> Job {
     job.kind = Kind::Image;
     job.body = ImageRequest::default().into();
     job.model = ModelChoice(models.iter().map(|name| Arc::from(*name)).collect());
-    job.limits.needs = Needs::Image(ImageNeeds { pixels, steps });
+    job.limits.needs = Needs::Media(MediaNeeds {
+        pixels,
+        steps,
+        ..MediaNeeds::default()
+    });
     job
 }
 

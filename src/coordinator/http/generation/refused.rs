@@ -70,7 +70,7 @@ pub fn explain<F: RefusedFields>(
                 },
             },
             Missing::Reach { wanted, most } => {
-                let field = limited(*wanted, most);
+                let field = limited(F::KIND, *wanted, most);
                 about(refusal, field)
             }
             Missing::Absent(_) | Missing::Context { .. } | Missing::Trust => {
@@ -98,15 +98,24 @@ fn unsupported(param: &'static str, model: &str) -> ApiError {
 }
 
 /// The field that exceeds a limit.
-fn limited(wanted: Needs, most: &Reach) -> &'static str {
-    match wanted {
-        Needs::Image(image) if image.pixels <= most.image.pixels => "steps",
-        Needs::Video(video) if video.pixels <= most.video.pixels => "seconds",
-        Needs::Sound(sound) if sound.seconds <= most.music.seconds => "prompt",
-        Needs::Music(_) | Needs::Sound(_) => "seconds",
-        Needs::Speech(_) => "input",
-        Needs::Text(_) => "max_tokens",
-        Needs::Image(_) | Needs::Video(_) | Needs::Interrogation(_) => "size",
+fn limited(kind: Kind, wanted: Needs, most: &Reach) -> &'static str {
+    let Needs::Media(wanted) = wanted else {
+        return "max_tokens";
+    };
+    let limits = wanted.named().into_iter().zip(most.media.named());
+    let mut wanted = limits.filter(|((_, wanted), _)| *wanted > 0);
+    let beyond = wanted
+        .clone()
+        .find(|((_, wanted), (_, most))| wanted > most);
+    match beyond
+        .or_else(|| wanted.next_back())
+        .map(|((name, _), _)| name)
+    {
+        Some("steps") => "steps",
+        Some("frames" | "seconds") => "seconds",
+        Some("characters") if kind == Kind::Speech => "input",
+        Some("characters") => "prompt",
+        _ => "size",
     }
 }
 

@@ -136,7 +136,7 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Reply, ApiError> {
     let parameter = |name| parameter(query.as_deref(), name);
-    let mut videos = requests.videos(caller.account);
+    let mut videos = requests.media_of_kind(caller.account, Kind::Video);
     match parameter("order").as_deref() {
         None | Some("desc") => videos.reverse(),
         Some("asc") => {}

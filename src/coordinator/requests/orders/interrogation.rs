@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Nth, Task};
-use muster_protocol::job::{Body, FormRequest, Formats, InterrogationNeeds, Limits, Needs};
+use muster_protocol::job::{Body, FormRequest, Formats, Limits, MediaNeeds, Needs};
 use muster_protocol::legacy::interrogation::{
     ModelInterrogationFormImage, ModelInterrogationInputImage,
 };
@@ -88,8 +88,9 @@ impl FormsAsked {
             })),
             limits: Limits {
                 formats: Formats::LEGACY.with(Formats::NEUTRAL),
-                needs: Needs::Interrogation(InterrogationNeeds {
+                needs: Needs::Media(MediaNeeds {
                     pixels: tiled(self.width, self.height),
+                    ..MediaNeeds::default()
                 }),
                 patience: Some(PATIENCE),
                 ..Limits::default()
@@ -113,7 +114,7 @@ mod tests {
     use serde_json::json;
 
     use super::{FormsAsked, Nth};
-    use muster_protocol::job::{Body, InterrogationNeeds, Needs};
+    use muster_protocol::job::{Body, MediaNeeds, Needs};
     use muster_protocol::legacy::Body as _;
     use muster_protocol::legacy::interrogation::ModelInterrogationInputImage;
 
@@ -128,7 +129,10 @@ mod tests {
         let nth = Nth { index: 1, seed: 0 };
         let task = asked.task(nth);
         let pixels = 2 * 512 * 512;
-        let needs = Needs::Interrogation(InterrogationNeeds { pixels });
+        let needs = Needs::Media(MediaNeeds {
+            pixels,
+            ..MediaNeeds::default()
+        });
         assert_eq!(task.limits.needs, needs);
         let Body::Form(form) = &task.body else {
             panic!("a form was asked for");

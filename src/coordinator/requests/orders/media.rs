@@ -10,7 +10,7 @@ use super::{Nth, Task, Unreadable};
 use crate::media::MediaType;
 use crate::requests::Wishes;
 use muster_protocol::job::{
-    Body, Formats, ImageNeeds, JobPrice, JobRequest, Kind, Limits, MicroUsd, Needs,
+    Body, Formats, JobPrice, JobRequest, Kind, Limits, MediaNeeds, MicroUsd, Needs,
 };
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::openai::hearing::reply::{TranscriptDocument, TranscriptForm};
@@ -148,8 +148,8 @@ impl MediaWork {
                 let limits = GenerationInputImage::of_neutral(image, self.model()).limits();
                 match limits.needs {
                     // Every model has its own default size.
-                    Needs::Image(needs) if image.is_unbound() => Limits {
-                        needs: Needs::Image(ImageNeeds { pixels: 0, ..needs }),
+                    Needs::Media(needs) if image.is_unbound() => Limits {
+                        needs: Needs::Media(MediaNeeds { pixels: 0, ..needs }),
                         ..limits
                     },
                     _ => limits,

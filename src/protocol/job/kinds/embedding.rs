@@ -14,6 +14,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: true,
     modality: Some("embeddings"),
     route: Some("/v1/embeddings"),
+    limits: &[],
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: false,
     modality: Some("text"),
     route: None,
+    limits: &[],
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

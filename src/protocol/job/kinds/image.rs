@@ -19,6 +19,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: false,
     modality: Some("image"),
     route: Some("/v1/images/generations"),
+    limits: &["pixels", "steps"],
 };
 
 /// In a prompt as one text, before the part that should not be seen.
@@ -304,17 +305,17 @@ impl JobRequest for ImageRequest {
 
     fn bind(&mut self, model: &ModelDefaults) {
         if self.is_unbound() {
-            let usual = || within(USUAL_SIZE, model.reach.image.pixels, SIDE_STEP);
+            let usual = || within(USUAL_SIZE, model.reach.media.pixels, SIDE_STEP);
             let shape = self.source.as_mut().and_then(|source| source.size.take());
             (self.width, self.height) = match (shape, model.size) {
                 (Some(shape), Some(own)) => {
                     let size = fitted(shape, own, FINE_SIDE_STEP, true);
-                    within(size, model.reach.image.pixels, FINE_SIDE_STEP)
+                    within(size, model.reach.media.pixels, FINE_SIDE_STEP)
                 }
                 // Public workers do not say a size.
                 (Some(shape), None) => {
                     let size = fitted(shape, usual(), SIDE_STEP, false);
-                    within(size, model.reach.image.pixels, SIDE_STEP)
+                    within(size, model.reach.media.pixels, SIDE_STEP)
                 }
                 (None, own) => own.unwrap_or_else(usual),
             };
@@ -347,7 +348,7 @@ impl JobRequest for ImageRequest {
     fn work(&self, limits: &Limits) -> u64 {
         const PIXELSTEPS: u64 = 1024 * 1024 * 30 / 1000;
         match limits.needs {
-            Needs::Image(image) if image.pixels > 0 => {
+            Needs::Media(image) if image.pixels > 0 => {
                 u64::from(image.pixels) * u64::from(image.steps) / PIXELSTEPS
             }
             _ => self.size() / PIXELSTEPS,
@@ -466,7 +467,7 @@ mod tests {
     fn an_image_without_a_size_has_the_shape_of_its_source() {
         let check = |source, own, most, expected| {
             let mut reach = Reach::ENDLESS;
-            reach.image.pixels = most;
+            reach.media.pixels = most;
             let mut image = ImageRequest {
                 source: Some(SourceImage {
                     size: Some(source),
@@ -504,7 +505,7 @@ mod tests {
     fn a_size_that_nobody_names_is_the_models_or_fits_it() {
         let check = |asked: (u32, u32), size, most, expected| {
             let mut reach = Reach::ENDLESS;
-            reach.image.pixels = most;
+            reach.media.pixels = most;
             let model = ModelDefaults {
                 size,
                 reach,

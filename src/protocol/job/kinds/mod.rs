@@ -40,10 +40,12 @@ pub use tone::ToneRequest;
 pub use transcription::{
     HeardLogprob, Transcript, TranscriptSegment, TranscriptWord, TranscriptionRequest,
 };
-pub use video::{LONGEST_VIDEO, MOST_FRAMES, UsualVideo, VideoRequest};
+pub use video::{Clip, LONGEST_VIDEO, MOST_FRAMES, VideoRequest};
 pub(crate) use wire::ValuesJson;
 
 use super::Job;
+#[cfg(doc)]
+use super::MediaNeeds;
 
 /// The names of a kind, which stand in databases and on the link, and where it is listed.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +66,8 @@ pub struct KindFacts {
     pub modality: Option<&'static str>,
     /// The route of `/v1`.
     pub route: Option<&'static str>,
+    /// The limits of its models, by their names in [`MediaNeeds::named`].
+    pub limits: &'static [&'static str],
 }
 
 /// Three-dimensional models.
@@ -76,6 +80,7 @@ const MESH: KindFacts = KindFacts {
     is_relayed: false,
     modality: Some("3d"),
     route: None,
+    limits: &[],
 };
 
 macro_rules! kinds {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
-use crate::job::needs::{MusicNeeds, Needs, SoundNeeds, SpeechNeeds};
+use crate::job::needs::{MediaNeeds, Needs};
 use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
@@ -15,6 +15,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: false,
     modality: Some("audio"),
     route: Some("/v1/audio/generations"),
+    limits: &["seconds"],
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -80,14 +81,16 @@ impl MusicRequest {
     pub fn needs(&self) -> Needs {
         let characters = u32::try_from(self.characters()).unwrap_or(u32::MAX);
         let seconds = self.seconds.max(0.0).floor() as u32;
-        match (self.may_be_speech, self.is_speech) {
-            (true, _) => Needs::Sound(SoundNeeds {
-                seconds,
-                characters,
-            }),
-            (false, true) => Needs::Speech(SpeechNeeds { characters }),
-            (false, false) => Needs::Music(MusicNeeds { seconds }),
-        }
+        let (is_music, is_spoken) = match (self.may_be_speech, self.is_speech) {
+            // The model decides, and has no limit of the other kind.
+            (true, _) => (true, true),
+            (false, is_speech) => (!is_speech, is_speech),
+        };
+        Needs::Media(MediaNeeds {
+            seconds: if is_music { seconds } else { 0 },
+            characters: if is_spoken { characters } else { 0 },
+            ..MediaNeeds::default()
+        })
     }
 
     /// The client's field with a value that public workers do not take. A speech ends with its text.

@@ -13,6 +13,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: true,
     modality: Some("rerank"),
     route: Some("/v1/rerank"),
+    limits: &[],
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

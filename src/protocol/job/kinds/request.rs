@@ -1,6 +1,6 @@
 //! The questions that are put to a request of any kind.
 
-use super::{SoundFormat, SourceImage, UsualVideo};
+use super::{Clip, SoundFormat, SourceImage};
 use crate::job::{Formats, Limits, Reach};
 
 /// How the output comes from its worker.
@@ -36,9 +36,9 @@ pub enum MediaFile {
 /// The settings of a worker's model for jobs whose request leaves them unset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelDefaults {
-    /// Width and height of an image.
+    /// Width and height of an image or a frame.
     pub size: Option<(u32, u32)>,
-    pub video: Option<UsualVideo>,
+    pub clip: Option<Clip>,
     /// Whether the model has voices.
     pub speaks: bool,
     /// The limits of the model, which no default exceeds.
@@ -49,7 +49,7 @@ impl Default for ModelDefaults {
     fn default() -> Self {
         Self {
             size: None,
-            video: None,
+            clip: None,
             speaks: false,
             reach: Reach::ENDLESS,
         }

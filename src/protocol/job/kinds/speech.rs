@@ -17,6 +17,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: true,
     modality: Some("audio"),
     route: Some("/v1/audio/speech"),
+    limits: &["characters"],
 };
 
 /// A text to speak.

@@ -19,6 +19,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: true,
     modality: Some("text"),
     route: Some("/v1/chat/completions"),
+    limits: &[],
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: true,
     modality: None,
     route: None,
+    limits: &[],
 };
 
 #[derive(Debug, Clone, PartialEq)]

@@ -13,6 +13,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: false,
     modality: Some("audio"),
     route: Some("/v1/audio/tones"),
+    limits: &[],
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

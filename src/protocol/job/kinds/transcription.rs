@@ -14,6 +14,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: true,
     modality: Some("text"),
     route: Some("/v1/audio/transcriptions"),
+    limits: &[],
 };
 
 /// A sound to write down.

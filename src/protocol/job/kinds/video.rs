@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
 use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
-use crate::job::needs::{Needs, VideoNeeds};
+use crate::job::needs::{MediaNeeds, Needs};
 use crate::job::{Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
@@ -18,6 +18,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     is_relayed: false,
     modality: Some("video"),
     route: Some("/v1/videos/generations"),
+    limits: &["pixels", "frames"],
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,23 +46,24 @@ pub struct VideoRequest {
     pub source: Option<SourceImage>,
 }
 
-/// A video of a model whose request leaves these unset.
+/// Frames of a model whose request leaves them unset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsualVideo {
-    pub size: (u32, u32),
+pub struct Clip {
     pub fps: u32,
     pub frames: u32,
 }
 
-impl Default for UsualVideo {
+impl Default for Clip {
     fn default() -> Self {
         Self {
-            size: (768, 512),
             fps: 24,
             frames: 96,
         }
     }
 }
+
+/// The size at models that say no clip.
+const USUAL_FRAME: (u32, u32) = (768, 512);
 
 /// The longest video that a client may ask for, in seconds and in frames. No default of a model exceeds either.
 pub const LONGEST_VIDEO: f64 = 10.0;
@@ -82,11 +84,14 @@ impl VideoRequest {
 
     /// Size, length and frames a second of the video that this model makes.
     fn settings(&self, model: &ModelDefaults) -> ((u32, u32), f64, u32) {
-        let usual = model.video.unwrap_or_default();
+        let usual = model.clip.unwrap_or_default();
         let usual_fps = usual.fps.max(1);
-        let most = f64::from(MOST_FRAMES.min(model.reach.video.frames).max(1));
+        let most = f64::from(MOST_FRAMES.min(model.reach.media.frames).max(1));
         let size = match self.width {
-            0 => usual.size,
+            0 => model
+                .size
+                .filter(|_| model.clip.is_some())
+                .unwrap_or(USUAL_FRAME),
             width => (width, self.height),
         };
         let fps = match self.fps {
@@ -120,9 +125,10 @@ impl VideoRequest {
     }
 
     pub fn needs(&self) -> Needs {
-        Needs::Video(VideoNeeds {
+        Needs::Media(MediaNeeds {
             pixels: self.width.saturating_mul(self.height),
             frames: self.frames(),
+            ..MediaNeeds::default()
         })
     }
 
@@ -211,8 +217,8 @@ impl JobRequest for VideoRequest {
 
 #[cfg(test)]
 mod tests {
-    use super::{UsualVideo, VideoRequest};
-    use crate::job::needs::{Reach, VideoNeeds};
+    use super::{Clip, VideoRequest};
+    use crate::job::needs::{MediaNeeds, Reach};
     use crate::job::{AccountId, Formats, Job, JobPrice, JobRequest, MicroUsd, ModelDefaults};
 
     #[test]
@@ -248,11 +254,8 @@ mod tests {
 
     fn small() -> ModelDefaults {
         ModelDefaults {
-            video: Some(UsualVideo {
-                size: (64, 64),
-                fps: 8,
-                frames: 16,
-            }),
+            size: Some((64, 64)),
+            clip: Some(Clip { fps: 8, frames: 16 }),
             ..ModelDefaults::default()
         }
     }
@@ -289,9 +292,9 @@ mod tests {
                 ..VideoRequest::default()
             };
             let reach = Reach {
-                video: VideoNeeds {
+                media: MediaNeeds {
                     frames: most,
-                    pixels: u32::MAX,
+                    ..MediaNeeds::ENDLESS
                 },
                 ..Reach::ENDLESS
             };
@@ -307,8 +310,8 @@ mod tests {
         check(10.0, 0, u32::MAX, (10.0, 24));
         check(0.0, 30, u32::MAX, (4.0, 30));
         let slow = ModelDefaults {
-            video: Some(UsualVideo {
-                size: (64, 64),
+            size: Some((64, 64)),
+            clip: Some(Clip {
                 fps: 1,
                 frames: 240,
             }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reference;
 use super::request::GenerationInputImage;
-use crate::job::{Capabilities, Formats, ImageNeeds, Limits, Needs};
+use crate::job::{Capabilities, Formats, Limits, MediaNeeds, Needs};
 use crate::legacy::words::{Scheduler, SourceProcessing};
 use crate::legacy::work;
 
@@ -55,9 +55,10 @@ impl GenerationInputImage {
                 .with_if(!self.extra_slow_workers, Capabilities::TIMELY)
                 .with_if(!self.slow_workers, Capabilities::FAST)
                 .with_if(self.wants_many(steps), Capabilities::MANY_STEPS),
-            needs: Needs::Image(ImageNeeds {
+            needs: Needs::Media(MediaNeeds {
                 pixels: params.width.saturating_mul(params.height),
                 steps,
+                ..MediaNeeds::default()
             }),
             bulk: match self.disable_batching || params.workflow.is_some() {
                 true => u64::MAX,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::pollers::Ask;
 use crate::storage::Said;
-use muster_protocol::job::{Capabilities, InterrogationNeeds, Kind, Reach};
+use muster_protocol::job::{Capabilities, Kind, MediaNeeds, Reach};
 use muster_protocol::legacy::annotation::{form_of, model_of};
 use muster_protocol::legacy::interrogation::Form;
 use muster_protocol::legacy::pop::InterrogationPopInput;
@@ -38,8 +38,9 @@ pub fn ask(asked: &InterrogationPopInput, name: &str) -> Ask {
         // Forms have no `slow_workers`.
         capabilities: Capabilities::TIMELY,
         reach: Reach {
-            interrogation: InterrogationNeeds {
+            media: MediaNeeds {
                 pixels: asked.max_tiles.saturating_mul(TILE),
+                ..MediaNeeds::ENDLESS
             },
             ..Reach::ENDLESS
         },

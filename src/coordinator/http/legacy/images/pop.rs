@@ -24,7 +24,7 @@ use crate::modes::Modes;
 use crate::pollers::{Ask, Pollers};
 use crate::state::DoorSettings;
 use crate::storage::Said;
-use muster_protocol::job::{Capabilities, ImageNeeds, Kind, Reach};
+use muster_protocol::job::{Capabilities, Kind, MediaNeeds, Reach};
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::image::payload::{GenerationPayloadImage, NoValidRequestFoundImage};
 use muster_protocol::legacy::image::reference;
@@ -114,9 +114,10 @@ fn ask(asked: &PopInputImage, agent: &BridgeAgent, name: &str, models: Vec<Arc<s
         prefers: Vec::new(),
         models,
         reach: Reach {
-            image: ImageNeeds {
+            media: MediaNeeds {
                 pixels: u32::try_from(asked.max_pixels.max(0)).unwrap_or(u32::MAX),
                 steps: fewest.filter(|_| asked.limit_max_steps).unwrap_or(u32::MAX),
+                ..MediaNeeds::ENDLESS
             },
             ..Reach::ENDLESS
         },
