@@ -32,6 +32,7 @@ mod transfer;
 mod trial;
 #[cfg(feature = "cuda")]
 mod trial_record;
+mod upload;
 
 use std::ops::Range;
 
@@ -50,6 +51,7 @@ pub use text::{
 };
 pub use transfer::PinnedFloats;
 pub use trial::{gpu_faults, gpu_trials, keep_gpu_trials};
+use upload::Upload;
 
 /// Whether products of dense matrices on GPUs are the vendor's, and not our own slower ones.
 pub fn has_vendor_products() -> bool {
@@ -219,40 +221,6 @@ impl Plan {
             spans,
         };
         Ok((plan, [there.get(first_list)?, there.get(second_list)?]))
-    }
-}
-
-/// Lists of numbers that go to a device together: an upload takes longer than its bytes.
-#[derive(Default)]
-struct Upload {
-    numbers: Vec<u32>,
-}
-
-/// The same numbers there.
-struct UploadedLists(Tensor);
-
-/// Numbers of a list are read sixteen bytes at a time.
-const LIST_ALIGNMENT: usize = 4;
-
-impl Upload {
-    fn add(&mut self, list: &[u32]) -> Range<usize> {
-        let start = self.numbers.len().next_multiple_of(LIST_ALIGNMENT);
-        self.numbers.resize(start, 0);
-        self.numbers.extend_from_slice(list);
-        start..self.numbers.len()
-    }
-
-    fn put(self, device: &Device) -> Result<UploadedLists> {
-        match transfer::upload(&self.numbers, device)? {
-            Some(numbers) => Ok(UploadedLists(numbers)),
-            None => Tensor::new(self.numbers, device).map(UploadedLists),
-        }
-    }
-}
-
-impl UploadedLists {
-    fn get(&self, list: Range<usize>) -> Result<Tensor> {
-        self.0.narrow(0, list.start, list.len())
     }
 }
 
