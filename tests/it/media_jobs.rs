@@ -1394,6 +1394,12 @@ async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
     }
     assert_eq!(studio.worker.activity().done, 12);
 
+    let longest = "a".repeat(muster::protocol::job::most_spoken(1.0) as usize);
+    let long = say(&app, json!({"input": longest})).await;
+    assert_eq!(long.status, StatusCode::OK);
+    let later = say(&app, json!({"input": longest, "async": true})).await;
+    assert_eq!(later.status, StatusCode::ACCEPTED);
+
     let music = play(&app, &app.key, json!({"model": "speaks"})).await;
     assert_eq!(music.status, StatusCode::OK);
 }
@@ -2164,6 +2170,22 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
     };
     let model = limited("plays", Kind::Music, playing);
     let player = serving(&app, "player", model, SamplePipeline::default(), dial(&app)).await;
+    let speaking = ModelLimits {
+        characters: Some(11),
+        ..ModelLimits::default()
+    };
+    let model = MediaModel {
+        voices: vec!["af_alloy".to_owned()],
+        ..limited("speaks", Kind::Speech, speaking)
+    };
+    let speaker = serving(
+        &app,
+        "speaker",
+        model,
+        SamplePipeline::default(),
+        dial(&app),
+    )
+    .await;
 
     generated(&app, json!({"steps": 8})).await;
     let refused = [
@@ -2182,6 +2204,11 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
             "seconds",
             "4 seconds (at most 3)",
         ),
+        (
+            say(&app, json!({})).await,
+            "input",
+            "12 characters (at most 11)",
+        ),
     ];
     for (answer, param, message) in refused {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
@@ -2192,6 +2219,11 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
     }
     assert_eq!(studio.worker.activity().failed, 0);
     assert_eq!(player.worker.activity().failed, 0);
+    let short = say(&app, json!({"input": "Hello there"})).await;
+    assert_eq!(short.status, StatusCode::OK);
+    assert_eq!(speaker.worker.activity().failed, 0);
+    let params = app.get("/v1/models/speaks/params").await.json().await;
+    assert_eq!(params["params"]["input"]["maxLength"], 11);
 
     let models = app.get("/v1/models?type=all").await.json().await;
     let entries = models["data"].as_array().unwrap().iter();
