@@ -1036,6 +1036,14 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
         "{body}"
     );
     assert!(body.get("segments").is_none());
+    // The sample hears the last language of those that its job names.
+    let several = [
+        ("response_format", "verbose_json"),
+        ("languages[]", "de"),
+        ("languages[]", "fr"),
+    ];
+    let body = hear(&app, TRANSCRIPTIONS, &several, &steps()).await;
+    assert_eq!(body.json().await["language"], "french");
 
     let srt = hear(
         &app,
@@ -1079,7 +1087,7 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
 
     let answer = hear(&app, "/v1/audio/translations", &[], &steps()).await;
     assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(studio.worker.activity().done, 7);
+    assert_eq!(studio.worker.activity().done, 8);
 }
 
 /// Six seconds of silence, a sentence of demo-speech of two and a half, and as much silence again.
