@@ -230,6 +230,14 @@ async fn any_coordinator_answers_any_request_as_one_would() {
     assert!(metrics.contains("muster_cluster_leader 0\n"), "{metrics}");
     let metrics = curl(&["-s", &format!("{}/metrics", leader.url)]);
     assert!(metrics.contains("muster_cluster_leader 1\n"), "{metrics}");
+    assert!(metrics.contains("muster_cluster_nodes 3\n"), "{metrics}");
+    let all = curl(&["-s", &format!("{}/health", second.url)]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(
+        all["cluster"]["nodes"].as_array().unwrap().len(),
+        3,
+        "{all}"
+    );
     // Only coordinators may forward requests.
     let forged = "muster-forwarded: 1 127.0.0.1 00";
     let refused = curl(&["-s", "-H", forged, &format!("{}/v1/models", leader.url)]);

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -11,7 +12,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use muster::coordinator::http::cluster::Node;
 use muster::coordinator::http::serve::{Connections, serve};
-use muster::coordinator::leadership::Epoch;
+use muster::coordinator::leadership::{Epoch, Leadership};
 use muster::coordinator::storage::Leader;
 use muster_testing::eventually;
 use serde_json::{Value, json};
@@ -28,10 +29,11 @@ async fn leader(app: &App, epoch: i64, router: Router) -> Leader {
     let node = Node::new(&address, &[3; 32], "settings", &app.tasks);
     let connections = Connections::default();
     serve(listener, node.router(), None, connections, &app.tasks);
-    node.lead(Epoch(epoch), router);
+    node.lead(&Leadership::undisputed(Epoch(epoch)), router);
     Leader {
         epoch: Epoch(epoch),
         address: Some(address),
+        lease_age: Duration::ZERO,
     }
 }
 

@@ -253,7 +253,7 @@ impl Node {
         loop {
             let now = role.borrow_and_update().clone();
             let (leader, response) = match now {
-                NodeRole::Leading(epoch, router) => {
+                NodeRole::Leading(leadership, router) => {
                     let mut request = kept.request();
                     if journal.is_empty() {
                         request = repeated(request)?;
@@ -263,7 +263,7 @@ impl Node {
                     let response = router.oneshot(request).await;
                     let response = response.unwrap_or_else(|never| match never {});
                     let is_returned = response.headers().contains_key(NOT_LEADING);
-                    (epoch, (!is_returned).then_some(response))
+                    (leadership.epoch(), (!is_returned).then_some(response))
                 }
                 // The leader may still run the request.
                 NodeRole::Following(leader)
