@@ -334,8 +334,13 @@ async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
     let expected = (leader.told(5), leader.reply(leader.chat(&both(false))));
     let expected_plain = leader.told(8);
     let mut story = Stream::open(second.story(5, true));
-    let stories = third.chat(&both(true)).spawn().unwrap();
-    let plain = third.story(8, false).spawn().unwrap();
+    // With and without a key for repetitions.
+    let keyed = |key: &str, mut request: Command| {
+        let header = format!("idempotency-key: {key}");
+        request.args(["-H", &header]).spawn().unwrap()
+    };
+    let stories = keyed("stories", third.chat(&both(true)));
+    let plain = keyed("plain", third.story(8, false));
     story.read_some();
     eventually_blocking("four jobs to run", || {
         curl(&["-s", &format!("{}/metrics", leader.url)]).contains("\nmuster_jobs_running 4")
@@ -378,6 +383,10 @@ async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
     let plain: Value = serde_json::from_slice(&plain).unwrap();
     let told = &plain["choices"][0]["message"]["content"];
     assert_eq!(told, &expected_plain, "{plain}");
+    let again = keyed("plain", second.story(8, false));
+    let again = again.wait_with_output().unwrap().stdout;
+    let again: Value = serde_json::from_slice(&again).unwrap();
+    assert_eq!(again, plain);
     // Each job once, whichever coordinator ended it.
     cluster.assert_settled(8).await;
 }

@@ -422,11 +422,10 @@ async fn requests_that_a_leader_hands_over_are_repeated_at_the_next_one() {
     // A request that may not be repeated keeps its reply.
     permit.add_permits(1);
     let third = leading(router.with_state(permit), 3).await;
-    let mut keyed = request("POST", "/v1/text", "a body");
-    keyed
-        .headers_mut()
-        .insert("idempotency-key", "1".parse().unwrap());
-    assert_eq!(third.ask(keyed).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    let mut form = request("POST", "/v1/text", "a body");
+    let kind = "multipart/form-data; boundary=a".parse().unwrap();
+    form.headers_mut().insert("content-type", kind);
+    assert_eq!(third.ask(form).await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
