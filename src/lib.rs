@@ -8,12 +8,12 @@
 //! | `muster-mcp` | `src/mcp` | tools of the Model Context Protocol over the `/v1` API | |
 //! | `muster-engine` | `src/engine` | [`networks`] and the [`runtime`] that owns a device | kernels, process, schema, characters |
 //! | `muster-kernels` | `src/kernels` | operations that candle lacks or does slowly | |
-//! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema |
+//! | `muster-protocol` | `src/protocol` | the neutral job and every wire shape | schema, characters |
 //! | `muster-schema` | `src/schema` | limits of clients' schemas and patterns | |
 //! | `muster-reader` | `src/reader` | foreign sounds, videos and PDF files, read in a process with limits | media, process |
 //! | `muster-media` | `src/media` | types and codecs of images, sound and video | |
 //! | `muster-pages` | `src/pages` | pages in a browser: their policy, and the origins that may reach a server of this machine | |
-//! | `muster-characters` | `src/characters` | which characters of a text are read aloud, and names of others | |
+//! | `muster-characters` | `src/characters` | which characters of a text are read aloud, names of others, and the longest text | |
 //! | `muster-config` | `src/config` | `worker.toml`: raw text in, checked values out | |
 //! | `muster-process` | `src/process` | [`tasks`], [`telemetry`], [`memory`], [`intake`], child processes | |
 //!

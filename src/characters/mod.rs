@@ -1,5 +1,5 @@
 //! The characters of a text that English speech synthesis reads. The engine reads [`readable`] text; the coordinator and
-//! the command line list the characters of [`unreadable`].
+//! the command line list the characters of [`unreadable`]. [`MOST_SPOKEN`] is the limit of a text.
 //!
 //! `names` has the words for symbols and Greek letters.
 
@@ -7,6 +7,10 @@ mod names;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
+
+/// The longest text of one speech, in characters: 18 minutes at speed 1. A worker announces the limit, and routes, lists
+/// of models and the command line enforce it.
+pub const MOST_SPOKEN: u32 = 16_384;
 
 /// A piece of text whose phonemes the text gives itself: `[word](/phonemes/)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,6 +28,7 @@ const USUAL_MODEL: &str = "whisper-base";
   worker transcribe talk.mp3
   worker transcribe talk.mp3 --srt > talk.srt
   worker transcribe interview.wav --language de --translate
+  worker transcribe call.mp3 --language en,de,fr
   worker transcribe meeting.m4a --vad --vtt > meeting.vtt
   ffmpeg -i film.mkv -f wav - | worker transcribe - --model ./whisper-base --words --json")]
 pub struct Args {
@@ -36,9 +37,9 @@ pub struct Args {
     /// Model that transcribes: a folder, or a name of the catalog (default: whisper-base, else the largest one on disk).
     #[arg(long, short)]
     model: Option<String>,
-    /// Language that is spoken, such as en or german; the model finds out by itself.
-    #[arg(long, value_name = "LANGUAGE", value_parser = language)]
-    language: Option<String>,
+    /// Language that is spoken, such as en or german. The model finds out by itself, among several where they are named.
+    #[arg(long = "language", value_name = "LANGUAGE", value_delimiter = ',', value_parser = language)]
+    languages: Vec<String>,
     /// Write English, whatever is spoken.
     #[arg(long)]
     translate: bool,
@@ -109,7 +110,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             channels: 1,
             samples: heard.samples,
         },
-        language: args.language.clone(),
+        languages: args.languages.clone(),
         is_translated: args.translate,
         prompt: args.prompt.clone(),
         temperature: args.temperature,

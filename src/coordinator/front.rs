@@ -13,7 +13,7 @@ use super::condition::{Condition, Phase};
 use super::http;
 use super::http::cluster::Node;
 use super::http::serve::{Connections, HouseholdLimit, Tls, serve};
-use super::leadership::Epoch;
+use super::leadership::Leadership;
 use super::start::{StartError, twice};
 use super::state::Doors;
 use super::storage::{Leader, Location, StorageError, announce, follow, shared_facts};
@@ -167,7 +167,7 @@ impl Front {
     pub async fn answer(
         self,
         doors: Doors,
-        epoch: Epoch,
+        leadership: &Leadership,
         database: &Location,
         tasks: &Tasks,
     ) -> Result<HouseholdLimit, StorageError> {
@@ -180,8 +180,9 @@ impl Front {
                 Ok(serve(alone.listener, router, tls, connections, tasks))
             }
             Self::InCluster(cluster) => {
-                cluster.node.lead(epoch, router);
-                announce(database, epoch, &cluster.settings.address).await?;
+                cluster.node.lead(leadership, router);
+                let address = &cluster.settings.address;
+                announce(database, leadership.epoch(), address).await?;
                 Ok(cluster.household_limit)
             }
         }

@@ -22,6 +22,8 @@ struct LeaseState {
     elected: Instant,
     /// End of the lease in milliseconds after the election; the maximum without other coordinators.
     lease_millis: AtomicU64,
+    /// The last renewal in milliseconds after the election.
+    renewed_millis: AtomicU64,
     is_paused: AtomicBool,
     resumed: watch::Sender<()>,
     fenced: CancellationToken,
@@ -59,6 +61,7 @@ impl Leadership {
             epoch,
             elected: Instant::now(),
             lease_millis: AtomicU64::new(lease_millis),
+            renewed_millis: AtomicU64::default(),
             is_paused: AtomicBool::new(false),
             resumed: watch::Sender::new(()),
             fenced: CancellationToken::new(),
@@ -90,11 +93,23 @@ impl Leadership {
         self.0.fenced.is_cancelled()
     }
 
+    /// Time since the last renewal; `None` for a permanent lease.
+    pub fn lease_age(&self) -> Option<Duration> {
+        let lasts = self.0.lease_millis.load(Ordering::Relaxed) == u64::MAX;
+        let renewed = Duration::from_millis(self.0.renewed_millis.load(Ordering::Relaxed));
+        (!lasts).then(|| self.0.elected.elapsed().saturating_sub(renewed))
+    }
+
     /// Extends the lease, counted from the time when its renewal was sent.
     pub fn renew(&self, sent: Instant, lease: Duration) {
-        let until = (sent + lease).saturating_duration_since(self.0.elected);
-        let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX - 1);
-        self.0.lease_millis.store(millis, Ordering::Relaxed);
+        let millis = |at: Instant| {
+            let after = at.saturating_duration_since(self.0.elected).as_millis();
+            u64::try_from(after).unwrap_or(u64::MAX - 1)
+        };
+        self.0
+            .lease_millis
+            .store(millis(sent + lease), Ordering::Relaxed);
+        self.0.renewed_millis.store(millis(sent), Ordering::Relaxed);
         if self.0.is_paused.swap(false, Ordering::Relaxed) {
             self.0.resumed.send_replace(());
         }
@@ -151,6 +166,7 @@ mod tests {
         leadership.renew(Instant::now(), Duration::from_secs(60));
         assert_eq!(leadership.tenure(), Tenure::Leading);
         assert!(resumed.has_changed().unwrap());
+        assert!(leadership.lease_age().unwrap() < Duration::from_secs(1));
         // A late reply renews from the moment of the request.
         let earlier = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
         leadership.renew(earlier, Duration::from_secs(1));
@@ -168,6 +184,7 @@ mod tests {
 
     #[test]
     fn without_rivals_a_leader_leads_for_ever() {
-        assert!(Leadership::default().is_leading());
+        let leadership = Leadership::default();
+        assert!(leadership.is_leading() && leadership.lease_age().is_none());
     }
 }

@@ -237,8 +237,8 @@ impl Coordinator {
         rewards.start(tasks);
         let workers = doors.workers.clone();
         let live_settings = doors.settings.clone();
-        let epoch = leadership.epoch();
-        let household_limit = front.answer(doors, epoch, &settings.database, all).await?;
+        let answering = front.answer(doors, &leadership, &settings.database, all);
+        let household_limit = answering.await?;
         if let Some(certificates) = &certificates {
             certificates.watch(tasks);
         }

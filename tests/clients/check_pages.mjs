@@ -93,6 +93,20 @@ assert.ok(hearing.length === 1 && hearing[0].includes("audio"), hearing.join("; 
 const jobs = await page.locator("#jobs tr").allInnerTexts();
 assert.ok(jobs.some((row) => row.includes("demo-speech") && row.includes("delivered")), jobs.join("; "));
 
+// The nodes of a cluster, and which of them is cut off.
+assert.equal(await page.locator("#nodes").isVisible(), false);
+const node = (address, role, status) => ({ address, role, status });
+const cluster = { epoch: 2, nodes: [node("http://a:1", "leader", "ready"), node("http://b:1", "follower", "cut_off")] };
+const problems = [{ part: "cluster", cause: "the coordinator at http://b:1 was last heard 4 s ago" }];
+await page.route("**/health", (route) => route.fulfill({ json: { cluster, problems } }));
+await page.reload();
+await page.locator("#nodes tr", { hasText: "http://b:1" }).getByText("cut off").waitFor();
+await page.locator("#nodes tr", { hasText: "http://a:1" }).getByText("leads").waitFor();
+await page.locator("#warnings").getByText("http://b:1 was last heard").waitFor();
+await page.unroute("**/health");
+await page.reload();
+await page.waitForSelector("#keys button");
+
 // A key is created, works, and is refused once it is revoked.
 await page.fill("#label", "laptop");
 await page.getByLabel("read the account").check();

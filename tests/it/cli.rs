@@ -156,8 +156,13 @@ fn transcribe_says_which_models_hear() {
     let run = worker(&["transcribe", path, "--model", &tiny()]).run();
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("whisper-base"), "{}", run.stderr);
-    let run = worker(&["transcribe", path, "--language", "klingon"]).run();
-    assert_eq!(run.code, 2, "{}", run.stderr);
+    for language in ["klingon", "en,klingon"] {
+        let run = worker(&["transcribe", path, "--language", language]).run();
+        assert_eq!(run.code, 2, "{}", run.stderr);
+    }
+    let spoken = ["transcribe", path, "--language", "en,de"];
+    let run = worker(&[&spoken[..], &["--model", "demo-hearing"]].concat()).run();
+    assert!(run.stderr.contains("\"de\""), "{}", run.stderr);
 }
 
 #[test]

@@ -230,6 +230,14 @@ async fn any_coordinator_answers_any_request_as_one_would() {
     assert!(metrics.contains("muster_cluster_leader 0\n"), "{metrics}");
     let metrics = curl(&["-s", &format!("{}/metrics", leader.url)]);
     assert!(metrics.contains("muster_cluster_leader 1\n"), "{metrics}");
+    assert!(metrics.contains("muster_cluster_nodes 3\n"), "{metrics}");
+    let all = curl(&["-s", &format!("{}/health", second.url)]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(
+        all["cluster"]["nodes"].as_array().unwrap().len(),
+        3,
+        "{all}"
+    );
     // Only coordinators may forward requests.
     let forged = "muster-forwarded: 1 127.0.0.1 00";
     let refused = curl(&["-s", "-H", forged, &format!("{}/v1/models", leader.url)]);
@@ -326,8 +334,13 @@ async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
     let expected = (leader.told(5), leader.reply(leader.chat(&both(false))));
     let expected_plain = leader.told(8);
     let mut story = Stream::open(second.story(5, true));
-    let stories = third.chat(&both(true)).spawn().unwrap();
-    let plain = third.story(8, false).spawn().unwrap();
+    // With and without a key for repetitions.
+    let keyed = |key: &str, mut request: Command| {
+        let header = format!("idempotency-key: {key}");
+        request.args(["-H", &header]).spawn().unwrap()
+    };
+    let stories = keyed("stories", third.chat(&both(true)));
+    let plain = keyed("plain", third.story(8, false));
     story.read_some();
     eventually_blocking("four jobs to run", || {
         curl(&["-s", &format!("{}/metrics", leader.url)]).contains("\nmuster_jobs_running 4")
@@ -370,6 +383,10 @@ async fn streams_at_other_coordinators_go_on_when_the_leader_is_killed() {
     let plain: Value = serde_json::from_slice(&plain).unwrap();
     let told = &plain["choices"][0]["message"]["content"];
     assert_eq!(told, &expected_plain, "{plain}");
+    let again = keyed("plain", second.story(8, false));
+    let again = again.wait_with_output().unwrap().stdout;
+    let again: Value = serde_json::from_slice(&again).unwrap();
+    assert_eq!(again, plain);
     // Each job once, whichever coordinator ended it.
     cluster.assert_settled(8).await;
 }

@@ -93,7 +93,7 @@ fn opened(file: &[u8]) -> Pcm {
 fn heard(sound: Pcm, wants_words: bool) -> MakeRequest {
     MakeRequest::from(TranscriptRequest {
         sound,
-        language: None,
+        languages: Vec::new(),
         is_translated: false,
         prompt: None,
         temperature: None,

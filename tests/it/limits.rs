@@ -24,6 +24,13 @@ fn get(up: &Up, path: &str) -> Value {
     reply_with_key(up, "GET", path, &Value::Null)
 }
 
+/// The reply of the route for speech.
+fn spoken(up: &Up, text: &str, speed: f64) -> Value {
+    let body =
+        json!({"model": "demo-speech", "input": text, "speed": speed, "return_timestamps": true});
+    reply_with_key(up, "POST", "/v1/audio/speech", &body)
+}
+
 #[test]
 fn lists_routes_and_the_command_line_say_one_limit() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,6 +81,30 @@ fn lists_routes_and_the_command_line_say_one_limit() {
     let large = json!({"model": "demo-video", "prompt": "a", "size": "2048x2064"});
     let refused = reply_with_key(&up, "POST", "/v1/videos/generations", &large);
     assert_eq!(refused["error"]["param"], "size", "{refused}");
+
+    // Characters of a text to speak: more than a model of OpenAI's takes.
+    let limits = &get(&up, "/v1/models/demo-speech")["limits"];
+    let characters = limits["characters"].as_u64().unwrap() as usize;
+    assert!(characters > 4096, "{limits}");
+    let params = get(&up, "/v1/models/demo-speech/params");
+    assert_eq!(params["params"]["input"]["maxLength"], characters);
+    let text = "a ".repeat(characters / 2 + 1);
+    let refused = spoken(&up, &text, 1.0);
+    assert_eq!(refused["error"]["param"], "input", "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains(&format!("at most {characters} characters")),
+        "{message}"
+    );
+    let said = worker(&["generate", "demo-speech", &text, "-o", "a.wav"])
+        .inside(folder.path())
+        .run();
+    assert_ne!(said.code, 0);
+    let said = said.stderr;
+    assert!(said.contains(&format!(" to {characters}")), "{said}");
+    let slow = spoken(&up, &text[..characters], 0.5);
+    let message = slow["error"]["message"].as_str().unwrap();
+    assert!(message.contains("at speed 0.5"), "{message}");
 
     // The model's own size.
     let own = json!({

@@ -1036,6 +1036,14 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
         "{body}"
     );
     assert!(body.get("segments").is_none());
+    // The sample hears the last language of those that its job names.
+    let several = [
+        ("response_format", "verbose_json"),
+        ("languages[]", "de"),
+        ("languages[]", "fr"),
+    ];
+    let body = hear(&app, TRANSCRIPTIONS, &several, &steps()).await;
+    assert_eq!(body.json().await["language"], "french");
 
     let srt = hear(
         &app,
@@ -1079,7 +1087,7 @@ async fn a_sound_is_written_down_by_our_worker_in_each_form() {
 
     let answer = hear(&app, "/v1/audio/translations", &[], &steps()).await;
     assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(studio.worker.activity().done, 7);
+    assert_eq!(studio.worker.activity().done, 8);
 }
 
 /// Six seconds of silence, a sentence of demo-speech of two and a half, and as much silence again.
@@ -1393,6 +1401,12 @@ async fn a_text_is_spoken_by_our_worker_as_each_type_of_file() {
         assert!(form == "wav" || (heard.unwrap().seconds() - 1.0).abs() < 0.1);
     }
     assert_eq!(studio.worker.activity().done, 12);
+
+    let longest = "a".repeat(muster::protocol::job::most_spoken(1.0) as usize);
+    let long = say(&app, json!({"input": longest})).await;
+    assert_eq!(long.status, StatusCode::OK);
+    let later = say(&app, json!({"input": longest, "async": true})).await;
+    assert_eq!(later.status, StatusCode::ACCEPTED);
 
     let music = play(&app, &app.key, json!({"model": "speaks"})).await;
     assert_eq!(music.status, StatusCode::OK);
@@ -2164,6 +2178,22 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
     };
     let model = limited("plays", Kind::Music, playing);
     let player = serving(&app, "player", model, SamplePipeline::default(), dial(&app)).await;
+    let speaking = ModelLimits {
+        characters: Some(11),
+        ..ModelLimits::default()
+    };
+    let model = MediaModel {
+        voices: vec!["af_alloy".to_owned()],
+        ..limited("speaks", Kind::Speech, speaking)
+    };
+    let speaker = serving(
+        &app,
+        "speaker",
+        model,
+        SamplePipeline::default(),
+        dial(&app),
+    )
+    .await;
 
     generated(&app, json!({"steps": 8})).await;
     let refused = [
@@ -2182,6 +2212,11 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
             "seconds",
             "4 seconds (at most 3)",
         ),
+        (
+            say(&app, json!({})).await,
+            "input",
+            "12 characters (at most 11)",
+        ),
     ];
     for (answer, param, message) in refused {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
@@ -2192,6 +2227,11 @@ async fn more_than_a_model_takes_is_refused_before_a_worker_sees_it() {
     }
     assert_eq!(studio.worker.activity().failed, 0);
     assert_eq!(player.worker.activity().failed, 0);
+    let short = say(&app, json!({"input": "Hello there"})).await;
+    assert_eq!(short.status, StatusCode::OK);
+    assert_eq!(speaker.worker.activity().failed, 0);
+    let params = app.get("/v1/models/speaks/params").await.json().await;
+    assert_eq!(params["params"]["input"]["maxLength"], 11);
 
     let models = app.get("/v1/models?type=all").await.json().await;
     let entries = models["data"].as_array().unwrap().iter();

@@ -46,6 +46,7 @@ fn check(url: &url::Url, finding: Finding) -> Check {
         Step::Encryption => "coordinator TLS",
         Step::Key => "coordinator key",
         Step::Clock => "coordinator time",
+        Step::Cluster => "coordinator nodes",
         Step::Jobs => "coordinator jobs",
     };
     let found = format!("{}: {}", url.as_str().trim_end_matches('/'), finding.found);

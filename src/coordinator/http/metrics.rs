@@ -49,6 +49,17 @@ pub fn of_follower(node: &NodeFigures, is_ready: bool) -> String {
 fn put_node(page: &mut String, node: &NodeFigures) {
     put(page, "gauge", ("muster_cluster_leader", "Role in the cluster: 1 for the coordinator that leads.", node.is_leader.into()));
     put(page, "gauge", ("muster_cluster_epoch", "Number of the election that the leader won; 0 without a leader.", node.epoch.try_into().unwrap_or(0)));
+    if let Some(age) = node.lease_age {
+        put_seconds(page, ("muster_cluster_lease_age_seconds", "Time since the leader renewed its lease, as this node knows.", age));
+    }
+    if let Some(nodes) = node.nodes {
+        put(page, "gauge", ("muster_cluster_nodes", "Nodes that the leader hears of, itself included.", nodes.heard));
+        put(page, "gauge", ("muster_cluster_nodes_cut_off", "Nodes that the leader has not heard of for 3 s.", nodes.cut_off));
+    }
+    if let Some(round_trip) = node.round_trip {
+        put_seconds(page, ("muster_cluster_round_trip_seconds", "Duration of the last probe of the leader.", round_trip));
+    }
+    put(page, "counter", ("muster_cluster_requests_total", "Requests of clients that came to this node.", node.received));
     put(page, "counter", ("muster_cluster_forwarded_total", "Requests passed on to the leader and answered.", node.forwarded));
     put(page, "counter", ("muster_cluster_forward_failures_total", "Attempts to pass a request on that failed.", node.failed));
     put(page, "counter", ("muster_cluster_continued_streams_total", "Streamed texts that went on at another leader.", node.continued));
@@ -110,6 +121,14 @@ fn put_condition(page: &mut String, condition: &Condition, store: bool, media: b
         let seconds = u64::try_from(expiry.0 / 1000).unwrap_or(0);
         put(page, "gauge", ("muster_tls_certificate_expiry_timestamp_seconds", "Expiry time of the TLS certificate.", seconds));
     }
+}
+
+fn put_seconds(page: &mut String, (name, about, value): (&str, &str, Duration)) {
+    let value = value.as_secs_f64();
+    let _ = write!(
+        page,
+        "# HELP {name} {about}\n# TYPE {name} gauge\n{name} {value:.6}\n"
+    );
 }
 
 fn put(page: &mut String, kind: &str, (name, about, value): Line) {

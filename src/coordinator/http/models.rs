@@ -267,7 +267,11 @@ fn of_route(kind: Kind, limit: &str) -> u32 {
     if limit == "frames" {
         return MOST_FRAMES;
     }
+    let field = match (kind, limit) {
+        (Kind::Speech, "characters") => "input",
+        (_, limit) => limit,
+    };
     let route = kind.facts().route;
-    let most = route.and_then(|route| largest(route, limit));
+    let most = route.and_then(|route| largest(route, field));
     most.unwrap_or(u32::MAX)
 }

@@ -20,7 +20,7 @@ pub fn params(model: &ModelOnline) -> Value {
         "params": of_model(model, of_route(route)),
         "passthrough": false,
         "note": format!(
-            "The fields of {route} with a range or a list of values. Unknown fields are refused by name."
+            "The fields of {route} with a range, a length or a list of values. Unknown fields are refused by name."
         ),
     });
     if kind == Kind::Image {
@@ -41,10 +41,14 @@ fn of_model(model: &ModelOnline, mut params: Map<String, Value>) -> Map<String, 
             limit["maximum"] = model.context.into();
         }
     }
-    for (name, most) in limits(model) {
-        if let Some(limit) = params.get_mut(&name) {
-            limit["maximum"] = most;
+    let limits = limits(model);
+    for (name, most) in &limits {
+        if let Some(limit) = params.get_mut(name) {
+            limit["maximum"] = most.clone();
         }
+    }
+    if let (Some(most), Some(input)) = (limits.get("characters"), params.get_mut("input")) {
+        input["maxLength"] = most.clone();
     }
     if !model.voices.is_empty() {
         let voices: Vec<&str> = model.voices.iter().map(|voice| &**voice).collect();
@@ -56,7 +60,7 @@ fn of_model(model: &ModelOnline, mut params: Map<String, Value>) -> Map<String, 
     params
 }
 
-/// The fields with a range or with a list of values.
+/// The fields with a range, a length or a list of values.
 fn of_route(route: &str) -> Map<String, Value> {
     let all = body_fields(route).into_iter();
     all.filter_map(|(name, schema)| Some((name, param(&schema)?)))
@@ -72,7 +76,7 @@ fn param(schema: &Value) -> Option<Value> {
             param["minimum"] = schema["minimum"].clone();
             param["maximum"] = schema["maximum"].clone();
         }
-        None => return None,
+        None => param["maxLength"] = schema.get("maxLength")?.clone(),
     }
     if let Some(default) = schema.get("default") {
         param["default"] = default.clone();
@@ -94,7 +98,9 @@ mod tests {
         let image = of_route("/v1/images/generations");
         assert!(image["steps"]["maximum"].is_u64(), "{image:?}");
         assert!(!image.contains_key("loras") && !image.contains_key("prompt"));
-        assert_eq!(of_route("/v1/audio/speech")["speed"]["maximum"], 4.0);
+        let spoken = of_route("/v1/audio/speech");
+        assert_eq!(spoken["speed"]["maximum"], 4.0);
+        assert_eq!(spoken["input"]["maxLength"], 16_384);
         let heard = of_route("/v1/audio/transcriptions");
         assert!(heard["response_format"]["options"].is_array(), "{heard:?}");
         for route in ["videos/generations", "audio/generations", "embeddings"] {

@@ -88,6 +88,8 @@ pub struct Leader {
     pub epoch: Epoch,
     /// The address for other coordinators. `None` before the leader is ready, or without a cluster.
     pub address: Option<String>,
+    /// Time since the last renewal of its lease.
+    pub lease_age: Duration,
 }
 
 /// Waits until this process leads, without a timeout, and starts to renew its lease. Calls `follow` with the leader at
@@ -361,11 +363,12 @@ async fn lease(
         return Ok(None);
     };
     let (millis, address): (i64, String) = (row.try_get(1)?, row.try_get(2)?);
+    let age = Duration::from_millis(millis.max(0).cast_unsigned());
     let leader = Leader {
         epoch: Epoch(row.try_get(0)?),
         address: Some(address).filter(|address| !address.is_empty()),
+        lease_age: age,
     };
-    let age = Duration::from_millis(millis.max(0).cast_unsigned());
     Ok(Some((leader, age)))
 }
 

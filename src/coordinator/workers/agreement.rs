@@ -220,6 +220,7 @@ fn capabilities(registration: &Registration, max_frame: usize) -> Capabilities {
                     Ability::Mp3 => Capabilities::MP3,
                     Ability::BeamSearch => Capabilities::BEAM_SEARCH,
                     Ability::TranscriptLogprobs => Capabilities::TRANSCRIPT_LOGPROBS,
+                    Ability::NamedLanguages => Capabilities::NAMED_LANGUAGES,
                     Ability::WordTimes => Capabilities::WORD_TIMES,
                     Ability::ImageInput => Capabilities::IMAGE_INPUT,
                 });

@@ -71,6 +71,8 @@ impl Capabilities {
     pub const WORD_TIMES: Self = Self(1 << 69);
     /// Reports log probabilities of the tokens of transcripts.
     pub const TRANSCRIPT_LOGPROBS: Self = Self(1 << 70);
+    /// Finds the language of a sound among those that the request names.
+    pub const NAMED_LANGUAGES: Self = Self(1 << 71);
 
     /// The kinds of control maps that came later, which owners allow apart.
     pub const MORE_CONTROL: Self = Self(1 << 59);
@@ -99,7 +101,7 @@ impl Capabilities {
     /// The capabilities of a model, where the others are those of a worker.
     pub const OF_MODELS: Self = Self::TOOLS.with(Self::IMAGE_INPUT);
 
-    const NAMES: [(Self, &'static str); 48] = [
+    const NAMES: [(Self, &'static str); 49] = [
         (Self::IMAGE_INPUT, "image input"),
         (Self::VIDEO_INPUT, "video input"),
         (Self::TOOLS, "tools"),
@@ -152,6 +154,7 @@ impl Capabilities {
             Self::TRANSCRIPT_LOGPROBS,
             "log probabilities of transcripts",
         ),
+        (Self::NAMED_LANGUAGES, "several languages"),
         (Self::MORE_CONTROL, "newer control types"),
         (Self::CONTROL_STRENGTH, "control strength"),
         (Self::NEWER_DRAWING, "newer samplers and settings"),

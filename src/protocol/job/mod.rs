@@ -35,12 +35,13 @@ pub use keep_alive::{KeepAlive, MemoryStay};
 pub use kinds::ToneRequest;
 pub use kinds::{
     Body, Chat, Clip, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, HeardLogprob,
-    ImageRequest, JobRequest, Kind, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile, ModelDefaults,
-    MusicRequest, NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest, ResultPart,
-    Samples, Sampling, SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap, SpeechPart,
-    SpeechRequest, SpokenWord, StopRules, TextInput, TextRequest, TextualInversion, TokenList,
-    TokenizeInput, TokensRequest, ToolChoice, Transcript, TranscriptSegment, TranscriptWord,
-    TranscriptionRequest, USUAL_SIZE, Vector, VideoRequest, Voice, WorkflowText, named_inversions,
+    ImageRequest, JobRequest, Kind, LONGEST_SPEECH, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile,
+    ModelDefaults, MusicRequest, NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest,
+    ResultPart, Samples, Sampling, SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap,
+    SpeechPart, SpeechRequest, SpokenWord, StopRules, TextInput, TextRequest, TextualInversion,
+    TokenList, TokenizeInput, TokensRequest, ToolChoice, Transcript, TranscriptSegment,
+    TranscriptWord, TranscriptionRequest, USUAL_SIZE, Vector, VideoRequest, Voice, WorkflowText,
+    most_spoken, named_inversions,
 };
 pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use known_words::KnownWords;

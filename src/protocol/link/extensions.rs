@@ -150,6 +150,8 @@ pub enum Ability {
     BeamSearch,
     /// Reports log probabilities of the tokens of transcripts.
     TranscriptLogprobs,
+    /// Finds the language of a sound among those that the request names.
+    NamedLanguages,
     /// Says when each word of a speech sounds.
     WordTimes,
     /// Reads images in chats; an ability of a model.
@@ -157,7 +159,7 @@ pub enum Ability {
 }
 
 impl Ability {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Tools,
         Self::Logprobs,
         Self::PromptLogprobs,
@@ -175,6 +177,7 @@ impl Ability {
         Self::Mp3,
         Self::BeamSearch,
         Self::TranscriptLogprobs,
+        Self::NamedLanguages,
         Self::WordTimes,
         Self::ImageInput,
     ];
@@ -206,6 +209,7 @@ impl Ability {
             Self::Mp3 => "mp3",
             Self::BeamSearch => "beam_search",
             Self::TranscriptLogprobs => "transcript_logprobs",
+            Self::NamedLanguages => "named_languages",
             Self::WordTimes => "word_times",
             Self::ImageInput => "image_input",
         }

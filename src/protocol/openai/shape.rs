@@ -13,6 +13,8 @@ pub enum Shape {
     Number(RangeInclusive<f64>),
     Integer(RangeInclusive<i64>),
     Text,
+    /// A string of at most this many characters.
+    TextOf(u32),
     /// A word of this list.
     Word(&'static [&'static str]),
     List,
@@ -37,6 +39,7 @@ impl Shape {
             Self::Number(range) => value.as_f64().is_some_and(|number| range.contains(&number)),
             Self::Integer(range) => whole(value).is_some_and(|number| range.contains(&number)),
             Self::Text => value.is_string(),
+            Self::TextOf(most) => value.as_str().is_some_and(|text| count(text) <= *most),
             Self::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
             Self::List => value.is_array(),
             Self::Object => value.is_object(),
@@ -51,6 +54,7 @@ impl Shape {
             Self::Number(range) => format!("a number from {} to {}", range.start(), range.end()),
             Self::Integer(range) => format!("an integer from {} to {}", range.start(), range.end()),
             Self::Text => "a string".to_owned(),
+            Self::TextOf(most) => format!("a string of at most {most} characters"),
             Self::Word(words) => format!("\"{}\"", words.join("\" or \"")),
             Self::List => "an array".to_owned(),
             Self::Object => "an object".to_owned(),
@@ -70,6 +74,9 @@ impl Shape {
         };
         match value {
             Value::String(text) if wants_word => format!("{:?}", shortened(text)),
+            Value::String(text) if matches!(self, Self::TextOf(_)) => {
+                format!("{} characters", count(text))
+            }
             other => kind(other),
         }
     }
@@ -85,6 +92,7 @@ impl Shape {
                 json!({"type": "integer", "minimum": range.start(), "maximum": range.end()})
             }
             Self::Text => json!({"type": "string"}),
+            Self::TextOf(most) => json!({"type": "string", "maxLength": most}),
             Self::Word(words) => json!({"type": "string", "enum": words}),
             Self::List => json!({"type": "array", "items": {}}),
             Self::Object => json!({"type": "object"}),
@@ -94,6 +102,10 @@ impl Shape {
             }
         }
     }
+}
+
+fn count(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
 }
 
 /// The type of a value, without any of its text.
@@ -134,6 +146,11 @@ mod tests {
             Shape::Integer(1..=16),
             json!(17),
             "n must be an integer from 1 to 16, found 17",
+        );
+        check(
+            Shape::TextOf(2),
+            json!("äöü"),
+            "n must be a string of at most 2 characters, found 3 characters",
         );
         check(
             Shape::Integer(1..=16),

@@ -8,12 +8,13 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::DaemonError;
-use super::media::{SOUND_TOKENS, SPOKEN_CHARACTERS};
+use super::media::SOUND_TOKENS;
 use super::residency::{Residency, ResidencyHold};
 use super::throttle::Throttle;
 use muster_engine::runtime::image::ImageDefaults;
 use muster_engine::runtime::maker::Maker;
 use muster_engine::runtime::safety::SafetyChecker;
+use muster_engine::runtime::speech::MOST_SPOKEN;
 use muster_engine::runtime::{DeviceChoice, Failure, ModelInfo, Runtime};
 use muster_protocol::job::{Kind, Kinds};
 use muster_protocol::link::ModelLimits;
@@ -99,7 +100,7 @@ impl MediaModel {
     pub fn context(&self) -> Option<u32> {
         match self.kind {
             Kind::Transcription => Some(SOUND_TOKENS),
-            Kind::Speech => Some(self.limits.characters.unwrap_or(SPOKEN_CHARACTERS)),
+            Kind::Speech => Some(self.limits.characters.unwrap_or(MOST_SPOKEN)),
             _ => None,
         }
     }

@@ -46,8 +46,14 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
     let takes_settings = |model: &Arc<UpstreamModel>| model.takes_image_settings();
     let draws = makes(Kind::Image) || served.upstreams.iter().any(takes_settings);
     let mp3 = (makes(Kind::Music) || makes(Kind::Speech)).then_some(Ability::Mp3);
-    let beams = makes(Kind::Transcription).then_some(Ability::BeamSearch);
-    let logprobs = makes(Kind::Transcription).then_some(Ability::TranscriptLogprobs);
+    let transcripts = [
+        Ability::BeamSearch,
+        Ability::TranscriptLogprobs,
+        Ability::NamedLanguages,
+    ];
+    let transcripts = transcripts
+        .into_iter()
+        .filter(|_| makes(Kind::Transcription));
     let word_times = makes(Kind::Speech).then_some(Ability::WordTimes);
     let images = [
         Ability::SourceImages,
@@ -68,8 +74,7 @@ pub fn claims(fleet: &Fleet, served: &Served) -> Claims {
             .chain(others)
             .chain(images)
             .chain(mp3)
-            .chain(beams)
-            .chain(logprobs)
+            .chain(transcripts)
             .chain(word_times)
             .collect(),
         with_tools,

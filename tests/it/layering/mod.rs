@@ -57,7 +57,11 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("muster", &["main.rs"]),
     (
         "muster_characters",
-        &["coordinator/http/openai", "engine/runtime/speech"],
+        &[
+            "coordinator/http/openai",
+            "engine/runtime/speech",
+            "protocol",
+        ],
     ),
     ("muster_config", &["worker/daemon", "lib.rs"]),
     ("muster_engine", &["worker/daemon", "lib.rs"]),

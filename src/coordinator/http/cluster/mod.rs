@@ -45,7 +45,7 @@ use tower::ServiceExt;
 use tracing::{info, warn};
 
 use crate::error::ApiError;
-use crate::leadership::Epoch;
+use crate::leadership::{Epoch, Leadership};
 use crate::storage::Leader;
 use muster_process::tasks::Tasks;
 
@@ -72,6 +72,12 @@ struct NodeState {
     household_limit: OnceLock<HouseholdLimit>,
     /// Whether the last probe of the leader succeeded.
     reaches_leader: AtomicBool,
+    /// Duration of the last probe that succeeded, in microseconds.
+    round_trip_micros: AtomicU64,
+    /// When the leader renewed its lease, as its row said last.
+    lease_renewed: Mutex<Option<Instant>>,
+    /// Requests of clients.
+    received: AtomicU64,
     forwarded: AtomicU64,
     failed: AtomicU64,
     forged: AtomicU64,
@@ -99,7 +105,7 @@ enum NodeRole {
     #[default]
     Waiting,
     Following(LeaderAddress),
-    Leading(Epoch, Router),
+    Leading(Leadership, Router),
 }
 
 /// A leader that is ready.
@@ -132,6 +138,9 @@ impl Node {
             forwarder: Forwarder::new(tasks),
             household_limit: OnceLock::new(),
             reaches_leader: AtomicBool::new(false),
+            round_trip_micros: AtomicU64::default(),
+            lease_renewed: Mutex::default(),
+            received: AtomicU64::default(),
             forwarded: AtomicU64::default(),
             failed: AtomicU64::default(),
             forged: AtomicU64::default(),
@@ -164,6 +173,8 @@ impl Node {
 
     /// Another coordinator leads, or none.
     pub fn follow(&self, leader: Option<&Leader>) {
+        *self.0.lease_renewed.lock() =
+            leader.and_then(|leader| Instant::now().checked_sub(leader.lease_age));
         let leader = leader.and_then(|leader| Some((leader.epoch, leader.address.as_deref()?)));
         // After its own time as leader, a node follows the next one only.
         let led = self.0.led.load(Ordering::Relaxed);
@@ -195,11 +206,11 @@ impl Node {
     }
 
     /// This coordinator leads and serves requests itself.
-    pub fn lead(&self, epoch: Epoch, router: Router) {
-        self.0.led.store(epoch.0, Ordering::Relaxed);
+    pub fn lead(&self, leadership: &Leadership, router: Router) {
+        self.0.led.store(leadership.epoch().0, Ordering::Relaxed);
         // Nodes from an earlier time as leader may have ended since.
         self.0.others.forget();
-        self.enter(NodeRole::Leading(epoch, router));
+        self.enter(NodeRole::Leading(leadership.clone(), router));
     }
 
     /// Leads no longer: requests wait for the next leader, as at the nodes that follow.
@@ -334,16 +345,19 @@ impl Node {
             return unbuilt::refuse(400, why, path);
         };
         let role = self.0.role.borrow().clone();
-        let NodeRole::Leading(epoch, router) = role else {
+        let NodeRole::Leading(leadership, router) = role else {
             return not_leading();
         };
-        self.insert_figures(&mut request, epoch);
+        self.insert_figures(&mut request, &leadership);
         let response = router.oneshot(request).await;
         response.unwrap_or_else(|never| match never {})
     }
 
     async fn answer_client(&self, request: Request, path: &str) -> Response {
         let _working = self.working();
+        if !own::is_about_a_node(path) {
+            self.0.received.fetch_add(1, Ordering::Relaxed);
+        }
         let (mut request, copy) = match body::read_small(request).await {
             Ok(read) => read,
             Err(broken) => return ApiError::from(broken).into_response(),
@@ -361,9 +375,10 @@ impl Node {
             let pause = match now {
                 // A request that it may have settled waits for its successor.
                 NodeRole::Following(leader) if lost_with == Some(leader.epoch) => HOLD,
-                NodeRole::Leading(epoch, router) => {
-                    self.insert_figures(&mut request, epoch);
-                    match self.run((epoch, router), request, copy.as_ref()).await {
+                NodeRole::Leading(leadership, router) => {
+                    self.insert_figures(&mut request, &leadership);
+                    let here = (leadership.epoch(), router);
+                    match self.run(here, request, copy.as_ref()).await {
                         Ok(response) => return response,
                         Err(back) => request = *back,
                     }
@@ -417,12 +432,12 @@ impl Node {
         }
     }
 
-    fn insert_figures(&self, request: &mut Request, epoch: Epoch) {
+    fn insert_figures(&self, request: &mut Request, leadership: &Leadership) {
         if own::is_about_a_node(request.uri().path()) {
-            let figures = self.figures(Some(epoch));
+            let figures = self.figures(Some(leadership));
             request.extensions_mut().insert(figures);
             let nodes = ClusterNodes {
-                epoch,
+                epoch: leadership.epoch(),
                 leader: self.0.address.clone(),
                 others: self.0.others.list(),
             };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -9,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::http::{health, metrics, reply};
-use crate::leadership::Epoch;
+use crate::leadership::{Epoch, Leadership};
 
 use super::others::OtherNode;
 use super::{LeaderAddress, Node};
@@ -20,11 +21,27 @@ pub struct NodeFigures {
     pub is_leader: bool,
     /// Epoch of the leader; 0 without one.
     pub epoch: i64,
+    /// Time since the leader renewed its lease.
+    pub lease_age: Option<Duration>,
+    /// Duration of the last probe of the leader; `None` at the leader, and after a failed probe.
+    pub round_trip: Option<Duration>,
+    /// `None` at a node that follows.
+    pub nodes: Option<NodeCount>,
+    /// Requests of clients to this node.
+    pub received: u64,
     pub forwarded: u64,
     pub failed: u64,
     pub forged: u64,
     /// Streams that went on at another leader.
     pub continued: u64,
+}
+
+/// The nodes of a cluster, counted by its leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeCount {
+    /// With the leader.
+    pub heard: u64,
+    pub cut_off: u64,
 }
 
 /// The nodes of a cluster as its leader knows them.
@@ -65,16 +82,36 @@ impl ClusterNodes {
 }
 
 impl Node {
-    /// `leads` is the epoch of this node's leadership.
-    pub(super) fn figures(&self, leads: Option<Epoch>) -> NodeFigures {
-        let epoch = leads.or_else(|| Some(self.leader()?.epoch));
+    /// `leads` is the lease of this node, if it leads.
+    pub(super) fn figures(&self, leads: Option<&Leadership>) -> NodeFigures {
+        let epoch = leads.map(Leadership::epoch);
+        let epoch = epoch.or_else(|| Some(self.leader()?.epoch));
+        let lease_age = match leads {
+            Some(leadership) => leadership.lease_age(),
+            None => self.0.lease_renewed.lock().map(|at| at.elapsed()),
+        };
+        let micros = self.0.round_trip_micros.load(Ordering::Relaxed);
+        let has_probed = leads.is_none() && self.0.reaches_leader.load(Ordering::Relaxed);
         NodeFigures {
             is_leader: leads.is_some(),
             epoch: epoch.unwrap_or_default().0,
+            lease_age,
+            round_trip: has_probed.then_some(Duration::from_micros(micros)),
+            nodes: leads.map(|_| self.count()),
+            received: self.0.received.load(Ordering::Relaxed),
             forwarded: self.0.forwarded.load(Ordering::Relaxed),
             failed: self.0.failed.load(Ordering::Relaxed),
             forged: self.0.forged.load(Ordering::Relaxed),
             continued: self.0.continued.load(Ordering::Relaxed),
+        }
+    }
+
+    fn count(&self) -> NodeCount {
+        let others = self.0.others.list();
+        let cut_off = others.iter().filter(|node| node.is_cut_off()).count() as u64;
+        NodeCount {
+            heard: 1 + others.len() as u64 - cut_off,
+            cut_off,
         }
     }
 }

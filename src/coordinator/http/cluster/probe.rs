@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -21,10 +21,15 @@ pub async fn run(node: Node, stopping: CancellationToken) {
     let mut role = node.0.role.subscribe();
     loop {
         let leader = node.leader();
+        let sent = Instant::now();
         let reaches = match &leader {
             Some(leader) => answers(&node, leader, false).await,
             None => false,
         };
+        if reaches {
+            let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
+            node.0.round_trip_micros.store(micros, Ordering::Relaxed);
+        }
         let reached = node.0.reaches_leader.swap(reaches, Ordering::Relaxed);
         if let Some(leader) = leader.filter(|_| reaches != reached) {
             match reaches {

@@ -23,7 +23,6 @@ use tracing::{info, warn};
 use super::body::{BodyError, MOST_KEPT};
 use super::{AGAIN, NOT_LEADING, Node, NodeRole, peer};
 use crate::http::address::PeerAddress;
-use crate::http::idempotency::IDEMPOTENCY_KEY;
 use crate::http::journal::{
     CONTINUES, FrameReader, JOURNAL, Journal, JournaledRequest, MOST_JOURNAL, REPEATS,
 };
@@ -93,7 +92,7 @@ pub fn mark(request: &mut Request, copy: Option<&Bytes>) {
 }
 
 /// The request again, for another leader than the lost one that had it. `None` unless that can find out whether the lost
-/// one has settled it.
+/// one has settled it. With an `Idempotency-Key`, the next leader answers with the reply that the lost one stored.
 pub fn repeated(mut request: Request) -> Option<Request> {
     let is_text = TEXTS.contains(&request.uri().path());
     let journaled = request.extensions_mut().get_mut::<JournaledRequest>();
@@ -130,13 +129,11 @@ pub fn write_mark(request: &mut Request) {
     }
 }
 
-/// A reply under an `Idempotency-Key` is stored by the leader, byte for byte.
 fn may_stream(request: &Request) -> bool {
-    let headers = request.headers();
-    let kind = headers.get(CONTENT_TYPE);
+    let kind = request.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok());
     let is_form = kind.is_some_and(|kind| kind.starts_with("multipart/"));
-    request.method() == Method::POST && !is_form && !headers.contains_key(IDEMPOTENCY_KEY)
+    request.method() == Method::POST && !is_form
 }
 
 /// The request of another node, with its headers about a journal as an extension. `None` if the journal cannot be
@@ -253,7 +250,7 @@ impl Node {
         loop {
             let now = role.borrow_and_update().clone();
             let (leader, response) = match now {
-                NodeRole::Leading(epoch, router) => {
+                NodeRole::Leading(leadership, router) => {
                     let mut request = kept.request();
                     if journal.is_empty() {
                         request = repeated(request)?;
@@ -263,7 +260,7 @@ impl Node {
                     let response = router.oneshot(request).await;
                     let response = response.unwrap_or_else(|never| match never {});
                     let is_returned = response.headers().contains_key(NOT_LEADING);
-                    (epoch, (!is_returned).then_some(response))
+                    (leadership.epoch(), (!is_returned).then_some(response))
                 }
                 // The leader may still run the request.
                 NodeRole::Following(leader)

@@ -24,7 +24,7 @@ use super::{NOT_LEADING, Node};
 use crate::http::address::PeerAddress;
 use crate::http::journal::JournaledRequest;
 use crate::http::serve::{Connections, serve};
-use crate::leadership::Epoch;
+use crate::leadership::{Epoch, Leadership};
 use crate::storage::Leader;
 use muster_process::tasks::Tasks;
 
@@ -64,6 +64,7 @@ impl TestNode {
         self.node.follow(Some(&Leader {
             epoch: Epoch(epoch),
             address: Some(url.to_owned()),
+            lease_age: Duration::from_millis(100),
         }));
     }
 
@@ -115,7 +116,8 @@ async fn mirror(request: Request) -> Response {
 
 async fn leading(router: Router, epoch: i64) -> TestNode {
     let place = TestNode::start().await;
-    place.node.lead(Epoch(epoch), router);
+    let leadership = Leadership::undisputed(Epoch(epoch));
+    place.node.lead(&leadership, router);
     place
 }
 
@@ -149,7 +151,7 @@ async fn a_follower_passes_requests_on_with_the_address_of_the_client() {
         (figures.is_leader, figures.epoch, figures.failed),
         (false, 1, 0)
     );
-    assert!(figures.forwarded >= 2);
+    assert_eq!((figures.received, figures.forwarded), (2, 2));
 }
 
 #[tokio::test]
@@ -219,7 +221,8 @@ async fn a_request_waits_for_the_next_leader() {
         (receivers == 2).then_some(()).ok_or(receivers.to_string())
     })
     .await;
-    other.node.lead(Epoch(4), Router::new().fallback(mirror));
+    let leadership = Leadership::undisputed(Epoch(4));
+    other.node.lead(&leadership, Router::new().fallback(mirror));
     assert_eq!(asked.await.unwrap().0, StatusCode::OK);
 }
 
@@ -419,11 +422,10 @@ async fn requests_that_a_leader_hands_over_are_repeated_at_the_next_one() {
     // A request that may not be repeated keeps its reply.
     permit.add_permits(1);
     let third = leading(router.with_state(permit), 3).await;
-    let mut keyed = request("POST", "/v1/text", "a body");
-    keyed
-        .headers_mut()
-        .insert("idempotency-key", "1".parse().unwrap());
-    assert_eq!(third.ask(keyed).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    let mut form = request("POST", "/v1/text", "a body");
+    let kind = "multipart/form-data; boundary=a".parse().unwrap();
+    form.headers_mut().insert("content-type", kind);
+    assert_eq!(third.ask(form).await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
@@ -445,6 +447,26 @@ async fn a_follower_is_ready_while_its_leader_answers() {
     let (_, metrics) = follower.ask(request("GET", "/metrics", "")).await;
     assert!(metrics.contains("muster_cluster_leader 0\n"), "{metrics}");
     assert!(metrics.contains("muster_cluster_epoch 1\n"), "{metrics}");
+    let value = |name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.split(' ').nth(1));
+        value.and_then(|value| value.parse::<f64>().ok())
+    };
+    let age = value("muster_cluster_lease_age_seconds").unwrap();
+    assert!((0.1..60.0).contains(&age), "{metrics}");
+    let round_trip = value("muster_cluster_round_trip_seconds").unwrap();
+    assert!(round_trip > 0.0 && round_trip < 1.0, "{metrics}");
+    // Checks of health are not requests of clients.
+    assert_eq!(value("muster_cluster_requests_total"), Some(0.0));
+    assert_eq!(value("muster_cluster_nodes"), None);
+    let leading = Leadership::elected(Epoch(1));
+    let figures = leader.node.figures(Some(&leading));
+    let (heard, cut_off) = figures
+        .nodes
+        .map(|nodes| (nodes.heard, nodes.cut_off))
+        .unwrap();
+    assert_eq!((heard, cut_off, figures.round_trip), (2, 0, None));
+    assert!(figures.lease_age.unwrap() < Duration::from_secs(60));
     let others = || leader.node.0.others.list();
     let known = others().into_iter().map(|node| node.address.to_string());
     assert_eq!(known.collect::<Vec<_>>(), [follower.url.as_str()]);

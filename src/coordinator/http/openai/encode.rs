@@ -251,6 +251,7 @@ impl Encoder {
     }
 
     fn job(&self, model: &str, request: Body, requires: Capabilities) -> Job {
+        let needs = request.limits().needs;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = UnixMillis::default().after(since.unwrap_or_default());
         Job {
@@ -263,6 +264,7 @@ impl Encoder {
             limits: Limits {
                 formats: Formats::NEUTRAL,
                 requires,
+                needs,
                 restartable: true,
                 keep_alive: self.keep_alive,
                 ..Limits::default()
@@ -296,9 +298,9 @@ impl Encoder {
                     return models::unknown(model, &online, &self.admission.models);
                 }
                 Missing::Kind(_) | Missing::Format(_) => return self.unable(model, kind).await,
-                Missing::Context { .. } => Some(param),
+                Missing::Context { .. } | Missing::Reach { .. } => Some(param),
                 Missing::Capability(_) => None,
-                Missing::Absent(_) | Missing::Reach { .. } | Missing::Trust => Some("model"),
+                Missing::Absent(_) | Missing::Trust => Some("model"),
             },
             _ => None,
         };

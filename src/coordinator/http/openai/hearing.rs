@@ -100,6 +100,7 @@ async fn hear(
         sound: String::new(),
         seconds: least_seconds(&file),
         language: request.language.clone(),
+        languages: request.languages.clone(),
         translate: request.is_translated,
         prompt: request.prompt.clone(),
         temperature: request.temperature,

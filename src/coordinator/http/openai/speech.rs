@@ -34,8 +34,8 @@ use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
 use muster_characters::unreadable;
 use muster_protocol::job::{
-    FailureKind, JobId, Kind, MusicRequest, ResultPart, SoundFormat, SpeechPart, SpeechRequest,
-    SpokenWord,
+    FailureKind, JobId, Kind, LONGEST_SPEECH, MusicRequest, ResultPart, SoundFormat, SpeechPart,
+    SpeechRequest, SpokenWord,
 };
 use muster_protocol::openai::error;
 use muster_protocol::openai::hearing::reply::event;
@@ -50,10 +50,8 @@ pub const VOICE: HeaderName = HeaderName::from_static("x-voice");
 /// Limit of characters in the header.
 const MOST_SKIPPED: usize = 32;
 const HEARTBEAT: &str = ": heartbeat\n\n";
-/// The longest speech, in bytes of its samples: over twenty minutes at 24 kHz.
+/// [`LONGEST_SPEECH`] in bytes of its samples.
 const MOST_BYTES: usize = 64 << 20;
-/// The same in seconds.
-const MOST_SECONDS: f64 = 1398.0;
 /// Minimum limit for short texts.
 const LEAST_SECONDS: f64 = 10.0;
 
@@ -153,7 +151,7 @@ async fn later(
     let longest = request.text.chars().count() as f64 / request.speed.unwrap_or(1.0);
     let speech = MusicRequest {
         prompt: request.text.clone(),
-        seconds: (LEAST_SECONDS + longest).min(MOST_SECONDS),
+        seconds: (LEAST_SECONDS + longest).min(LONGEST_SPEECH.into()),
         is_speech: true,
         voice,
         speed: request.speed,

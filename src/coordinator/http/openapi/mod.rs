@@ -114,7 +114,8 @@ pub fn largest(route: &str, field: &str) -> Option<u32> {
     let body = &DOCUMENT["paths"][route]["post"]["requestBody"];
     let name = references(body).pop()?;
     let field = &DOCUMENT["components"]["schemas"][name]["properties"][field];
-    let most = field["maximum"].as_f64()?;
+    let most = [&field["maximum"], &field["maxLength"]];
+    let most = most.iter().find_map(|most| most.as_f64())?;
     Some(most as u32)
 }
 

@@ -246,6 +246,7 @@ fn model_params() -> Value {
             "type": text(),
             "minimum": number(),
             "maximum": number(),
+            "maxLength": about(count(), "In characters."),
             "options": {"type": "array", "items": {}},
             "default": {},
         }),

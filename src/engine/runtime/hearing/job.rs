@@ -27,12 +27,19 @@ pub async fn hear(
     let samples = request.sound.samples.as_slice();
     let sound = HeardSound::open(&model, samples).await?;
     let mut first = None;
-    let language = match &request.language {
-        Some(code) => vocabulary.language(code).map_err(candle_core::Error::msg)?,
-        None if !vocabulary.is_multilingual() => None,
-        None => {
+    let named = request.languages.iter();
+    let named = named.map(|code| vocabulary.language(code).map_err(candle_core::Error::msg));
+    let named: Vec<Option<u32>> = named.collect::<Result<_>>()?;
+    let language = match named.as_slice() {
+        [language] => *language,
+        _ if !vocabulary.is_multilingual() => None,
+        several => {
+            let among: Vec<u32> = match several {
+                [] => vocabulary.language_tokens().collect(),
+                several => several.iter().copied().flatten().collect(),
+            };
             let cross = sound.window(0).await?;
-            let language = detect(&model, &cross).await?;
+            let language = detect(&model, &cross, &among).await?;
             first = Some(cross);
             Some(language)
         }
@@ -132,20 +139,18 @@ fn step(at: u32, of: u32) -> Advance {
     }
 }
 
-/// The likeliest language of a window.
-async fn detect(model: &HearingModel, window: &Arc<WindowKeys>) -> Result<u32> {
-    let vocabulary = &model.vocabulary;
+/// The likeliest language of a window, as a token of these.
+async fn detect(model: &HearingModel, window: &Arc<WindowKeys>, among: &[u32]) -> Result<u32> {
     let begun = TextAhead {
         cache: model.network.cache()?,
-        tokens: vec![vocabulary.start],
+        tokens: vec![model.vocabulary.start],
         wanted: vec![0],
     };
     let scores = model.read_one(window, begun).await?.scores.concat();
     let score = |token: &u32| scores[*token as usize];
-    let best = vocabulary
-        .language_tokens()
-        .max_by(|a, b| score(a).total_cmp(&score(b)));
-    best.ok_or_else(|| candle_core::Error::msg("the model knows no languages"))
+    let best = among.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
+    best.copied()
+        .ok_or_else(|| candle_core::Error::msg("the model knows no languages"))
 }
 
 /// A recording with its maximum level. Features are computed per window: those of hours would take more memory than the

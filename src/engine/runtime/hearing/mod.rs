@@ -246,7 +246,7 @@ impl Pipeline for HearingPipeline {
             });
         }
         let vocabulary = &self.model.vocabulary;
-        if let Some(language) = &request.language {
+        for language in &request.languages {
             vocabulary
                 .language(language)
                 .map_err(Refusal::Unsupported)?;

@@ -7,8 +7,9 @@ use crate::runtime::maker::{MediaRequest, Pcm};
 pub struct TranscriptRequest {
     /// Mono at 16 kHz.
     pub sound: Pcm,
-    /// Two or three letters; without, the model finds out.
-    pub language: Option<String>,
+    /// Codes of two or three letters. A single code is the language that is spoken; among several codes, or all where none
+    /// is given, the model finds the likeliest.
+    pub languages: Vec<String>,
     /// Translates speech of any language to English.
     pub is_translated: bool,
     /// Previous text, or words of the recording.

@@ -19,7 +19,7 @@ use crate::networks::weights::{GgufWriter, whisper_cpp_file};
 use crate::runtime::DeviceChoice;
 use crate::runtime::hearing::TranscriptRequest;
 use crate::runtime::maker::suite::{self, PipelineFixture, pipeline_suite};
-use crate::runtime::maker::{MakeRequest, Pcm};
+use crate::runtime::maker::{Advance, MakeRequest, Output, Pcm, Pipeline};
 
 const SPECIAL: &[&str] = &[
     "<|endoftext|>",
@@ -102,7 +102,7 @@ fn request(pitch: f32) -> TranscriptRequest {
             channels: 1,
             samples: (0..16_000).map(wave).collect(),
         },
-        language: None,
+        languages: Vec::new(),
         is_translated: false,
         prompt: None,
         temperature: Some(1.0),
@@ -278,6 +278,11 @@ fn a_file_is_a_whisper_by_its_tensors_and_the_settings_beside_it() {
 
 /// A file of whisper.cpp with one layer in each half, linear layers in blocks of eight bits. All weights are zero.
 fn empty_whisper(folder: &Path) -> PathBuf {
+    whisper_that_scores(folder, &[])
+}
+
+/// The same, whose decoder gives these tokens a score after any text and the others 0.
+fn whisper_that_scores(folder: &Path, scores: &[(u32, i8)]) -> PathBuf {
     const WIDTH: u32 = 32;
     let mut tensors: Vec<(String, Vec<u32>, u32, Vec<u8>)> = Vec::new();
     let mut put = |name: &str, dims: &[u32], is_quantized: bool| {
@@ -326,6 +331,20 @@ fn empty_whisper(folder: &Path) -> PathBuf {
             put(&format!("{stem}.{part}.bias"), &[to], false);
         }
     }
+    for (name, _, _, bytes) in &mut tensors {
+        match name.as_str() {
+            "decoder.ln.bias" => bytes[..4].copy_from_slice(&1.0_f32.to_le_bytes()),
+            "decoder.token_embedding.weight" => {
+                for (token, score) in scores {
+                    // A block has a scale of 16 bits and 32 numbers.
+                    let block = &mut bytes[*token as usize * 34..];
+                    block[..2].copy_from_slice(&0x3c00_u16.to_le_bytes());
+                    block[2] = score.to_le_bytes()[0];
+                }
+            }
+            _ => {}
+        }
+    }
     let tensors: Vec<_> = tensors
         .iter()
         .map(|(name, dims, number, bytes)| (name.as_str(), dims.as_slice(), *number, bytes.clone()))
@@ -358,6 +377,42 @@ fn a_file_of_whisper_cpp_is_loaded_with_its_vocabulary() {
         assert_eq!(vocabulary.decode(&vocabulary.encode("abc").unwrap()), "abc");
         assert_eq!(pipeline.model.alignment, [(0, 0)]);
     }
+}
+
+#[test]
+fn the_likeliest_of_the_named_languages_is_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let (german, spanish, french) = (50_261, 50_262, 50_265);
+    let scores = [(spanish, 20), (german, 50), (french, 100)];
+    let path = whisper_that_scores(folder.path(), &scores);
+    let pipeline = HearingSource::new(path)
+        .load(DeviceChoice::of_tests())
+        .unwrap();
+    let heard = |languages: &[&str]| {
+        let request = TranscriptRequest {
+            languages: languages.iter().map(|code| (*code).to_owned()).collect(),
+            ..request(440.0)
+        };
+        let mut job = pipeline.begin(request.into()).unwrap();
+        loop {
+            match job.advance().unwrap() {
+                Advance::Made(Output::Transcript(part)) => return part.language,
+                Advance::Busy | Advance::Step { .. } => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    };
+    assert_eq!(heard(&[]), "fr");
+    assert_eq!(heard(&["es", "de"]), "de");
+    assert_eq!(heard(&["de", "es", "fr", "en"]), "fr");
+    assert_eq!(heard(&["en", "es"]), "es");
+    assert_eq!(heard(&["en"]), "en");
+    let unknown = TranscriptRequest {
+        languages: vec!["de".to_owned(), "tlh".to_owned()],
+        ..request(440.0)
+    };
+    let refused = pipeline.check(&unknown.into()).unwrap_err().to_string();
+    assert!(refused.contains("\"tlh\""), "{refused}");
 }
 
 #[test]

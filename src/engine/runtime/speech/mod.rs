@@ -9,7 +9,7 @@ mod passages;
 mod voices;
 
 pub use crate::networks::sound::SPEECH_RATE;
-pub use muster_characters::unreadable;
+pub use muster_characters::{MOST_SPOKEN, unreadable};
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,6 @@ pub struct SpeechModel {
     english: English,
 }
 
-/// The longest text of one job, in characters.
-pub const MOST_CHARACTERS: u64 = 50_000;
 const SPEEDS: std::ops::RangeInclusive<f32> = 0.25..=4.0;
 
 impl SpeechSource {
@@ -147,12 +145,12 @@ impl SpeechPipeline {
 
     fn passages(&self, text: &str) -> Result<Vec<Passage>, Refusal> {
         let characters = text.chars().count() as u64;
-        if characters > MOST_CHARACTERS {
+        if characters > u64::from(MOST_SPOKEN) {
             return Err(Refusal::OutOfRange {
                 setting: "the text's length in characters",
                 found: characters,
                 least: 1,
-                most: MOST_CHARACTERS,
+                most: MOST_SPOKEN.into(),
             });
         }
         let model = &self.model;

@@ -163,7 +163,7 @@ fn settings_of_other_models_are_refused_by_name() {
     let voice = Some("nova".to_owned());
     assert!(refused(SoundRequest { voice, ..plain }).contains("voices: high, low"));
     assert!(refused(request(" \n")).contains("empty"));
-    assert!(refused(request(&"a".repeat(60_000))).contains("50000"));
+    assert!(refused(request(&"a".repeat(60_000))).contains("16384"));
 }
 
 #[test]

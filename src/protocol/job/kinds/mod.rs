@@ -30,7 +30,9 @@ pub use music::{MusicRequest, SoundFormat};
 pub use part::ResultPart;
 pub use ranking::RankingRequest;
 pub use request::{JobRequest, MediaFile, ModelDefaults, OutputForm};
-pub use speech::{Samples, SpeechGap, SpeechPart, SpeechRequest, SpokenWord};
+pub use speech::{
+    LONGEST_SPEECH, Samples, SpeechGap, SpeechPart, SpeechRequest, SpokenWord, most_spoken,
+};
 pub use text::{
     Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest, ToolChoice, Voice,
 };

@@ -2,10 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use muster_characters::MOST_SPOKEN;
 use serde::{Deserialize, Serialize};
 
 use super::music::spoken_millis;
 use super::{JobRequest, KindFacts, OutputForm};
+use crate::job::needs::{Needs, SpeechNeeds};
 use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
@@ -19,6 +21,17 @@ pub(super) const FACTS: KindFacts = KindFacts {
     route: Some("/v1/audio/speech"),
     limits: &["characters"],
 };
+
+/// The longest speech of a route, in seconds: 64 MiB of samples at 24 kHz.
+pub const LONGEST_SPEECH: u32 = 1398;
+
+/// The longest text at a speed, in characters: [`MOST_SPOKEN`], or fewer where slow speech would exceed
+/// [`LONGEST_SPEECH`].
+pub fn most_spoken(speed: f64) -> u32 {
+    let millis = f64::from(LONGEST_SPEECH) * 1000.0 * speed;
+    let characters = millis / spoken_millis(1) as f64;
+    MOST_SPOKEN.min(characters as u32)
+}
 
 /// A text to speak.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -105,6 +118,9 @@ impl JobRequest for SpeechRequest {
         Limits {
             formats: Formats::NEUTRAL,
             requires: self.requires(),
+            needs: Needs::Speech(SpeechNeeds {
+                characters: u32::try_from(self.tokens()).unwrap_or(u32::MAX),
+            }),
             ..Limits::default()
         }
     }
@@ -171,7 +187,8 @@ impl<'de> Deserialize<'de> for Samples {
 mod tests {
     use serde_json::json;
 
-    use super::{Samples, SpeechGap, SpeechPart, SpokenWord};
+    use super::{LONGEST_SPEECH, Samples, SpeechGap, SpeechPart, SpokenWord, most_spoken};
+    use crate::job::kinds::music::spoken_millis;
 
     fn part(at: u64, samples: &[u8]) -> SpeechPart {
         SpeechPart {
@@ -179,6 +196,17 @@ mod tests {
             rate: 24_000,
             samples: Samples(samples.to_vec()),
             words: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn slow_speech_takes_shorter_texts() {
+        assert_eq!([0.8, 1.0, 4.0].map(most_spoken), [16_384; 3]);
+        for speed in [0.25, 0.5, 0.75] {
+            let seconds = |characters| spoken_millis(characters) as f64 / 1000.0 / speed;
+            let most = u64::from(most_spoken(speed));
+            let longest = f64::from(LONGEST_SPEECH);
+            assert!(seconds(most) <= longest && longest < seconds(most + 1));
         }
     }
 

@@ -28,6 +28,9 @@ pub struct TranscriptionRequest {
     /// Two or three letters. None: the model finds out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    /// The languages among which the model finds out; among all if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<String>,
     /// Into English.
     #[serde(skip_serializing_if = "is_false")]
     pub translate: bool,
@@ -111,12 +114,13 @@ impl TranscriptionRequest {
         (self.seconds.max(0.0) * 1000.0).ceil() as u64
     }
 
-    /// Workers of earlier versions search for nothing and report no log probabilities.
+    /// Workers of earlier versions search for nothing, report no log probabilities and choose among all languages.
     pub fn requires(&self) -> Capabilities {
         let searches = self.beam_size.is_some_and(|size| size > 1);
         Capabilities::default()
             .with_if(searches, Capabilities::BEAM_SEARCH)
             .with_if(self.logprobs, Capabilities::TRANSCRIPT_LOGPROBS)
+            .with_if(!self.languages.is_empty(), Capabilities::NAMED_LANGUAGES)
     }
 
     /// The counted tokens: positions of the network's audio input.

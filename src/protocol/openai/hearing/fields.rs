@@ -28,8 +28,8 @@ const NOT_APART: &str = "models here do not tell speakers apart: leave the field
 pub struct HearingDraft {
     model: Option<String>,
     language: Option<String>,
-    /// The one entry of `languages`.
-    likely_language: Option<String>,
+    /// Each once.
+    languages: Vec<String>,
     keywords: Vec<String>,
     prompt: Option<String>,
     temperature: Option<f64>,
@@ -126,14 +126,11 @@ pub const TRANSCRIBED: &[Field<HearingDraft>] = &[
         draft.language = Some(language("language", &text(value))?);
         Ok(())
     }),
-    field("languages", Shape::List, "Only one language, as language: models choose among all that they know where it is absent, and several are refused.", |draft, value| {
-        let list = value.as_array().map_or(&[][..], Vec::as_slice);
-        match list {
-            [] => {}
-            [one] => draft.likely_language = Some(language("languages", one.as_str().unwrap_or_default())?),
-            several => {
-                let message = format!("languages must have one entry here, found {}: leave the field out, and the model finds the language", several.len());
-                return Err(Problem::unsupported("languages", message));
+    field("languages", Shape::List, "Languages that may be spoken, such as en and de: the model finds the likeliest of them at the beginning of the sound. A single one counts as language.", |draft, value| {
+        for one in value.as_array().into_iter().flatten() {
+            let language = language("languages", one.as_str().unwrap_or_default())?;
+            if !draft.languages.contains(&language) {
+                draft.languages.push(language);
             }
         }
         Ok(())
@@ -341,13 +338,15 @@ impl HearingDraft {
             return Err(Problem::invalid("beam_size", message));
         }
         self.tracking.check_for_later(!self.is_streamed, "stream")?;
-        let language = match (self.language, self.likely_language) {
-            (Some(language), Some(likely)) if language != likely => {
+        let (language, languages) = match (self.language, self.languages) {
+            (Some(language), several) if !several.is_empty() && !several.contains(&language) => {
                 let message =
-                    format!("languages must be that of language, {language}, where both are set");
+                    format!("languages must have that of language, {language}, where both are set");
                 return Err(Problem::invalid("languages", message));
             }
-            (language, likely) => language.or(likely),
+            (Some(language), _) => (Some(language), Vec::new()),
+            (None, one) if one.len() == 1 => (one.into_iter().next(), Vec::new()),
+            (None, several) => (None, several),
         };
         let keywords =
             (!self.keywords.is_empty()).then(|| format!("{}.", self.keywords.join(", ")));
@@ -366,6 +365,7 @@ impl HearingDraft {
             model: Arc::from(model),
             file,
             language,
+            languages,
             is_translated: door == HearingDoor::Translate,
             prompt,
             temperature: self.temperature,

@@ -42,6 +42,8 @@ pub struct HearingRequest {
     pub file: Bytes,
     /// Two or three letters.
     pub language: Option<String>,
+    /// Two or more, without `language`.
+    pub languages: Vec<String>,
     pub is_translated: bool,
     pub prompt: Option<String>,
     pub temperature: Option<f64>,
@@ -146,8 +148,19 @@ mod tests {
         );
         let found = read(&[("languages[]", "de")]);
         assert_eq!(found.language.as_deref(), Some("de"));
-        let found = read(&[("languages[]", "de"), ("language", "German")]);
+        let two = [("languages[]", "de"), ("languages[]", "English")];
+        let found = read(&[two[0], ("language", "German")]);
         assert_eq!(found.language.as_deref(), Some("de"));
+        let found = read(&[two[0], two[1], two[0]]);
+        assert_eq!(
+            (found.language, found.languages.join(" ").as_str()),
+            (None, "de en")
+        );
+        let found = read(&[two[0], two[1], ("language", "en")]);
+        assert_eq!(
+            (found.language.as_deref(), found.languages.len()),
+            (Some("en"), 0)
+        );
     }
 
     #[test]
@@ -192,7 +205,10 @@ mod tests {
             &[("include[]", "logprobs"), ("response_format", "text")],
             "include",
         );
-        check(&[("languages[]", "en"), ("languages[]", "de")], "languages");
+        check(
+            &[("languages[]", "en"), ("languages[]", "klingon")],
+            "languages",
+        );
         check(&[("languages[]", "klingon")], "languages");
         check(&[("languages[]", "de"), ("language", "en")], "languages");
         check(&[("keywords[]", "  ")], "keywords");

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use muster_characters::MOST_SPOKEN;
 use serde_json::Value;
 
 use super::{SpeechDelivery, SpeechForm, VoicedText};
+use crate::job::most_spoken;
 use crate::openai::field::Field;
 use crate::openai::images::{LARGEST_SEED, bounded, text};
 use crate::openai::media::{self, MediaTracking};
 use crate::openai::shape::whole;
 use crate::openai::{Problem, Shape};
 
-/// As in OpenAI's API.
-const LONGEST_INPUT: usize = 4096;
 const LONGEST_NAME: usize = 128;
 
 /// The request so far.
@@ -52,8 +52,8 @@ pub const FIELDS: &[Field<SpeechDraft>] = &[
         draft.model = Some(bounded("model", value, LONGEST_NAME)?);
         Ok(())
     }),
-    field("input", Shape::Text, "Text to speak; at most 4096 characters.", |draft, value| {
-        draft.input = Some(bounded("input", value, LONGEST_INPUT)?);
+    field("input", Shape::TextOf(MOST_SPOKEN), "Text to speak; at most 16384 characters, or those of limits.characters in /v1/models, and at a low speed at most 20865 times the speed.", |draft, value| {
+        draft.input = Some(bounded("input", value, MOST_SPOKEN as usize)?);
         Ok(())
     }),
     field("voice", VOICE, "A voice of GET /v1/audio/voices, one of OpenAI's, which stands for a voice of the model, or a mixture such as a+b; the model's usual voice if absent. The header x-voice names the voice.", |draft, value| {
@@ -113,6 +113,14 @@ impl SpeechDraft {
         let text = self
             .input
             .ok_or_else(|| missing("input", "the text to speak"))?;
+        let speed = self.speed.unwrap_or(1.0);
+        let (found, most) = (text.chars().count(), most_spoken(speed));
+        if found > most as usize {
+            let message = format!(
+                "input must have at most {most} characters at speed {speed}, found {found}: send a shorter text or a higher speed"
+            );
+            return Err(Problem::invalid("input", message));
+        }
         if self.form == SpeechForm::Flac && self.delivery == SpeechDelivery::Audio {
             let message = "stream_format audio sends mp3, wav, opus or pcm: choose one of them as response_format, or leave stream_format out";
             return Err(Problem::unsupported("stream_format", message));

@@ -43,7 +43,6 @@ use muster_protocol::link::Payload;
 
 pub use file::MediaDesk;
 pub use image::{fetch_file, infotext};
-pub use speech::SPOKEN_CHARACTERS;
 pub use transcription::{SOUND_TOKENS, transcript};
 pub use upstream::draw_upstream;
 pub use video::{FilmType, VideoFile};

@@ -10,15 +10,13 @@ use crate::daemon::registration::small;
 use crate::daemon::{MediaModel, blame};
 use crate::link::Said;
 use muster_engine::runtime::maker::{self, MakeEvent, Output, Pcm, Pipeline, SoundRequest};
-use muster_engine::runtime::speech::SpeechSource;
+use muster_engine::runtime::speech::{MOST_SPOKEN, SpeechSource};
 use muster_engine::runtime::{ComponentFolders, DeviceChoice, LoadError};
 use muster_protocol::job::{
     FinishReason, Kind, ResultPart, Samples, SpeechPart, SpeechRequest, SpokenWord, Usage,
 };
 use muster_protocol::link::ModelLimits;
 
-/// Characters of a text to speak.
-pub const SPOKEN_CHARACTERS: u32 = 16_384;
 /// Memory besides the weights, for the longest sentence.
 const SPEECH_BYTES: u64 = 512 << 20;
 
@@ -35,7 +33,7 @@ impl MediaFiles for SpeechSource {
         Ok(MediaModel {
             voices: self.voices()?,
             limits: ModelLimits {
-                characters: Some(SPOKEN_CHARACTERS),
+                characters: Some(MOST_SPOKEN),
                 ..ModelLimits::default()
             },
             ..MediaModel::new(name, Kind::Speech)

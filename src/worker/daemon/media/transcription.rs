@@ -97,7 +97,9 @@ async fn hear(model: &str, request: Body, desk: MediaDesk<'_>) -> Result<Usage, 
     let sound = fetch(&request.sound, desk.transfers, &desk.engines.reader).await?;
     let wanted = TranscriptRequest {
         sound,
-        language: request.language,
+        languages: request
+            .language
+            .map_or(request.languages, |language| vec![language]),
         is_translated: request.translate,
         prompt: request.prompt,
         temperature: request.temperature.map(|temperature| temperature as f32),

@@ -1,7 +1,8 @@
 //! Checks a coordinator step by step like a worker's start, without registering: name, connection, TLS, key and name of
-//! the worker, clock, and the path of jobs. A failed step skips the steps that depend on it. `demand` queries the
-//! demand of models at a connected coordinator.
+//! the worker, clock, nodes of a cluster, and the path of jobs. A failed step skips the steps that depend on it. `demand`
+//! queries the demand of models at a connected coordinator.
 
+mod cluster;
 mod demand;
 
 use std::sync::Arc;
@@ -58,6 +59,7 @@ pub enum Step {
     Encryption,
     Key,
     Clock,
+    Cluster,
     Jobs,
 }
 
@@ -202,6 +204,12 @@ impl Inquiry {
             }
             Err(error) => findings.push(Finding::failed(Step::Key, &error)),
         }
+        let health = self.get(&client, &format!("{base}/health")).await;
+        findings.extend(
+            health
+                .ok()
+                .and_then(|health| cluster::finding(&health.body)),
+        );
         findings.push(match self.polls {
             true => self.polled(&client, &base).await,
             false => self.socket().await,
