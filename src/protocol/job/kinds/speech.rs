@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::music::spoken_millis;
 use super::{JobRequest, KindFacts, OutputForm};
-use crate::job::needs::{Needs, SpeechNeeds};
+use crate::job::needs::{MediaNeeds, Needs};
 use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
@@ -118,8 +118,9 @@ impl JobRequest for SpeechRequest {
         Limits {
             formats: Formats::NEUTRAL,
             requires: self.requires(),
-            needs: Needs::Speech(SpeechNeeds {
+            needs: Needs::Media(MediaNeeds {
                 characters: u32::try_from(self.tokens()).unwrap_or(u32::MAX),
+                ..MediaNeeds::default()
             }),
             ..Limits::default()
         }
