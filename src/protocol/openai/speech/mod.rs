@@ -206,7 +206,8 @@ mod tests {
             problem.to_string()
         };
         check(json!({"input": " "}), "input");
-        check(json!({"input": "a".repeat(4097)}), "input");
+        check(json!({"input": "a".repeat(16_385)}), "input");
+        check(json!({"input": "a".repeat(16_384), "speed": 0.5}), "input");
         check(json!({"input": 7}), "input");
         check(json!({"model": ""}), "model");
         check(json!({"voice": ""}), "voice");
