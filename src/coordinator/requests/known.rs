@@ -59,7 +59,7 @@ mod tests {
             reach: None,
             size: None,
             voices: std::sync::Arc::default(),
-            video: None,
+            clip: None,
             details: std::sync::Arc::default(),
             workers: 1,
             slots: 1,

@@ -175,7 +175,7 @@ mod tests {
             reach: None,
             size: None,
             voices: Arc::default(),
-            video: None,
+            clip: None,
             details: Arc::default(),
             workers: 1,
             slots: 1,
