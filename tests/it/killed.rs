@@ -158,6 +158,8 @@ pub struct Stream {
     lines: Lines,
     child: Process,
     text: String,
+    /// Of the second choice.
+    second: String,
     /// Of a tool call.
     arguments: String,
     usage: Value,
@@ -171,6 +173,7 @@ impl Stream {
             lines,
             child,
             text: String::new(),
+            second: String::new(),
             arguments: String::new(),
             usage: Value::Null,
         }
@@ -191,9 +194,13 @@ impl Stream {
             }
             let chunk: Value = serde_json::from_str(data).unwrap();
             assert!(chunk["error"].is_null(), "after {:?}: {chunk}", self.text);
-            self.text += chunk["choices"][0]["delta"]["content"]
-                .as_str()
-                .unwrap_or_default();
+            for choice in chunk["choices"].as_array().into_iter().flatten() {
+                let text = match choice["index"].as_u64() {
+                    Some(1) => &mut self.second,
+                    _ => &mut self.text,
+                };
+                *text += choice["delta"]["content"].as_str().unwrap_or_default();
+            }
             self.arguments +=
                 chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"]
                     .as_str()
@@ -222,6 +229,13 @@ impl Stream {
         while self.read() {}
         let _ = self.child.0.wait();
         self.arguments
+    }
+
+    /// The texts of both choices, and the usage.
+    pub fn read_both(mut self) -> ([String; 2], Value) {
+        while self.read() {}
+        let _ = self.child.0.wait();
+        ([self.text, self.second], self.usage)
     }
 
     pub fn read_all(mut self) -> (String, Value) {
