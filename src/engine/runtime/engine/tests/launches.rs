@@ -101,7 +101,7 @@ async fn a_step_asks_little_of_the_driver() {
     for (model, texts, most) in STEPS {
         let mut found = [0; 6];
         // Texts that begin in several steps take further ones: that is seen, and measured again.
-        for _ in 0..4 {
+        for _ in 0..8 {
             let few = run(model, texts, FEW).await;
             let many = run(model, texts, MANY).await;
             let steps = (MANY - FEW) as c_ulong;
