@@ -163,7 +163,7 @@ pub struct HeadNorm<'a> {
 /// The changes of queries and keys before attention: first norms, then a rotation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RotaryHeads<'a> {
-    /// Of queries, and of keys.
+    /// The norm of queries, and that of keys.
     pub norms: [Option<HeadNorm<'a>>; 2],
     /// A table, and the row of each position.
     pub rope: Option<(&'a RopeTable, &'a Tensor)>,

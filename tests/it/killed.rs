@@ -158,7 +158,7 @@ pub struct Stream {
     lines: Lines,
     child: Process,
     text: String,
-    /// Of the second choice.
+    /// The text of the second choice.
     second: String,
     /// Of a tool call.
     arguments: String,

@@ -47,9 +47,9 @@ pub struct MediaNeeds {
     /// Counted steps; for a worker, the most that each of its models supports.
     pub steps: u32,
     pub frames: u32,
-    /// Of music.
+    /// Seconds of music.
     pub seconds: u32,
-    /// Of a text that is spoken.
+    /// Characters of a spoken text.
     pub characters: u32,
 }
 

@@ -46,7 +46,7 @@ fn product(x: &Tensor, numbers: &Tensor) -> Tensor {
     x.matmul(&numbers.t().unwrap()).unwrap()
 }
 
-/// Of matrices with few rows, whose numbers may nearly cancel.
+/// Results of few rows may nearly cancel, so that errors are large beside them.
 fn tolerance(dtype: DType) -> f32 {
     match dtype {
         DType::F32 => 2e-4,

@@ -57,7 +57,7 @@ fn rotary_attention_agrees() {
     }
 }
 
-/// Of prompts and of single tokens after them.
+/// The largest gap of prompts and of single tokens after them.
 fn largest_gap(case: &RotaryCase, gpu: &Device) -> f32 {
     let span = |new_tokens, past_tokens, pages: std::ops::Range<u32>| Span {
         new_tokens,
