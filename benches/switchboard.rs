@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt, StreamExt};
 use muster_coordinator::accounts::{Accounts, SecretSource};
 use muster_coordinator::dispatch::{Outcome, Settings, Standing, Submission};
-use muster_coordinator::kudos::books;
+use muster_coordinator::settlements::books;
 use muster_coordinator::storage::{Location, Store};
 use muster_coordinator::switchboard::{Books, Delivery, Switchboard};
 use muster_coordinator::workers::{Admitted, Gate, Notices, Revoked, Workers, WorkersSettings};

@@ -10,9 +10,10 @@ use super::coordinator::open::{Missing, StoreArgs};
 use super::table::Table;
 use super::{Exit, Failure, Root, key_join, output};
 use crate::config::{parse_duration, show_duration};
-use crate::coordinator::accounts::{Accounts, KeyOrder, Login, Lookup, NewKey, Roles, Scopes};
+use crate::coordinator::accounts::{Accounts, KeyOrder, Lookup, NewKey};
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::storage::{AccountRow, KeyRow};
+use crate::coordinator::values::{Login, Roles, Scopes};
 use crate::protocol::job::{AccountId, UnixMillis};
 
 const EXAMPLES: &str = "\

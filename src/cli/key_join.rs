@@ -11,7 +11,8 @@ use super::join::token::Token;
 use super::key::lifetime;
 use super::{Exit, Failure, Root, output};
 use crate::config::{Config, show_duration};
-use crate::coordinator::accounts::{Accounts, KeyOrder, Scopes};
+use crate::coordinator::accounts::{Accounts, KeyOrder};
+use crate::coordinator::values::Scopes;
 use crate::protocol::job::AccountId;
 
 const EXAMPLES: &str = "\

@@ -1,5 +1,6 @@
 //! The wall clock, for stored times. Not for measuring durations, since it may jump.
 
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_protocol::job::UnixMillis;
@@ -7,6 +8,12 @@ use muster_protocol::job::UnixMillis;
 pub fn wall_clock() -> UnixMillis {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     UnixMillis::default().after(since.unwrap_or_default())
+}
+
+/// The start of the service in seconds, as the creation time of models.
+pub fn started_at() -> i64 {
+    static STARTED: LazyLock<i64> = LazyLock::new(|| wall_clock().0.div_euclid(1000));
+    *STARTED
 }
 
 /// `2026-01-31T12:00:00Z`

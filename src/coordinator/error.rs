@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::Roles;
 use super::dispatch::Refusal;
+use crate::values::Roles;
 use muster_protocol::job::{Failure, FailureKind, Retry};
 use muster_protocol::openai::Problem;
 

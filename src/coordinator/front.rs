@@ -14,7 +14,7 @@ use super::http;
 use super::http::cluster::Node;
 use super::http::serve::{Connections, HouseholdLimit, Tls, serve};
 use super::leadership::Leadership;
-use super::start::{StartError, twice};
+use super::start_error::StartError;
 use super::state::Doors;
 use super::storage::{Leader, Location, StorageError, announce, follow, shared_facts};
 use muster_process::tasks::Tasks;
@@ -194,4 +194,14 @@ async fn follow_to_the_end(node: Node, database: Location) {
     node.leaving().await;
     let follows = || node.needs_leader();
     follow(&database, |leader| node.follow(leader), follows).await;
+}
+
+/// Two handles of one socket: the second one serves until the first one takes over.
+fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
+    let listener = listener.into_std()?;
+    let other = listener.try_clone()?;
+    Ok((
+        TcpListener::from_std(listener)?,
+        TcpListener::from_std(other)?,
+    ))
 }

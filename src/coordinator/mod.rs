@@ -2,7 +2,7 @@
 //!
 //! | folder | contents |
 //! | --- | --- |
-//! | `start` | from settings to a running coordinator, and its shutdown |
+//! | `start`, `start_error` | from settings to a running coordinator, and its shutdown; why it did not start |
 //! | `front` | the listener: a page during startup, this coordinator, or the leader of its cluster |
 //! | [`http`] | the APIs: every URL, permissions, requests to jobs and events to replies |
 //! | [`names`] | the names of a model |
@@ -37,7 +37,9 @@
 //! | [`stats`] | statistics, recent and lifetime |
 //! | [`leadership`] | which of several coordinators serves a database: its epoch, its pause, its end |
 //! | [`local_models`] | downloads for the worker beside a coordinator |
+//! | [`settlements`] | ended jobs on their way to the store |
 //! | [`storage`] | all SQL |
+//! | [`values`] | values that storage and the modules above share |
 //! | `room` | the memory budget of requests, replies and large frames |
 //! | [`display_name`] | which characters names may have |
 //! | `turns` | fair turns among waiting parties |
@@ -92,8 +94,10 @@ pub mod rigs;
 mod room;
 pub mod secrets;
 mod sender;
+pub mod settlements;
 pub mod sharing;
 pub mod start;
+mod start_error;
 pub mod state;
 pub mod stats;
 pub mod storage;
@@ -101,8 +105,10 @@ pub mod styles;
 pub mod switchboard;
 pub mod teams;
 mod turns;
+pub mod values;
 pub mod webhooks;
 pub mod workers;
 
 pub use front::ClusterSettings;
-pub use start::{Coordinator, Settings, StartError, TlsFiles};
+pub use start::{Coordinator, Settings, TlsFiles};
+pub use start_error::StartError;

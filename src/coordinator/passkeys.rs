@@ -9,8 +9,8 @@ use parking_lot::RwLock;
 use tokio::time::sleep;
 use tracing::debug;
 
-use super::accounts::{Seal, Sealed};
 use super::storage::Store;
+use crate::values::{Seal, Sealed};
 use muster_process::tasks::Tasks;
 
 /// Clones are the same.

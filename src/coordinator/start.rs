@@ -1,7 +1,6 @@
 //! Starts a coordinator from its settings, and shuts it down.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +10,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
-use super::accounts::{Accounts, NewKey, NoAdministrator, OpenError, SecretError, SecretSource};
-use super::billing::release_lost;
+use super::accounts::{Accounts, NewKey, NoAdministrator, SecretSource};
 use super::condition::{Condition, Phase};
 use super::dispatch::Facts;
 use super::egress::Egress;
@@ -20,11 +18,11 @@ use super::erasure::{ErasureParts, Erasures};
 use super::front::{ClusterSettings, Front, Serving};
 use super::http::cluster::Node;
 pub use super::http::serve::TlsFiles;
-use super::http::serve::{Certificates, Connections, HouseholdLimit, TlsError};
-use super::kudos::{Aside, Settlement};
+use super::http::serve::{Certificates, Connections, HouseholdLimit};
+use super::kudos::Settlement;
 use super::leadership::Leadership;
 use super::local_models::{LocalModels, LocalModelsSlot};
-use super::media::{Links, Media, MediaError, MediaSettings};
+use super::media::{Links, Media, MediaSettings};
 use super::messages::Messages;
 use super::moderation::{Moderation, Rules};
 use super::modes::Modes;
@@ -34,14 +32,16 @@ use super::pictures::{Pictures, Results, Sources};
 use super::pollers::{Badges, Pollers};
 use super::requests::{Requests, UNWRITTEN};
 use super::responses::Responses;
-use super::rigs::{Records, Rigs};
+use super::rigs::{Records, RigSettings, Rigs};
 use super::room::Memory;
+use super::settlements::{Aside, release_lost};
+use super::start_error::StartError;
 use super::state::{DoorSettings, Doors, LiveSettings};
 use super::stats::Stats;
 use super::storage::{Location, StorageError, Store, lead};
 use super::switchboard::{Books, Drained, Switchboard};
 use super::webhooks::Webhooks;
-use super::workers::{Workers, WorkersSettings};
+use super::workers::{Workers, WorkersSettings, mark_large};
 use super::{dispatch, kudos, rigs};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Kudos;
@@ -72,65 +72,6 @@ pub struct Settings {
     pub cluster: Option<ClusterSettings>,
 }
 
-/// Why a coordinator did not start, for its operator.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("listening on {address} failed: {cause}")]
-    Listen {
-        address: SocketAddr,
-        cause: io::Error,
-    },
-    #[error("{0} is in use by another coordinator")]
-    InUse(Location),
-    #[error("writing {} failed: {cause}", .file.display())]
-    Unwritable { file: PathBuf, cause: io::Error },
-    #[error(
-        "refusing to listen on {0}: other machines can reach this address and no valid API key exists"
-    )]
-    Unguarded(SocketAddr),
-    #[error(
-        "refusing to listen on {0}: other machines can reach this address and development mode lets every caller act as any account"
-    )]
-    Exposed(SocketAddr),
-    #[error(
-        "the clock of this machine is {} s {} that of {database}, at most 1 s is allowed in a cluster: let a time service such as chrony set both",
-        .ahead_millis.unsigned_abs() as f64 / 1000.0,
-        if *.ahead_millis > 0 { "ahead of" } else { "behind" }
-    )]
-    Clock {
-        ahead_millis: i64,
-        database: Location,
-    },
-    #[error("choosing the administrator failed: {0}")]
-    NoAdministrator(NoAdministrator),
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error(transparent)]
-    Media(#[from] MediaError),
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-}
-
-impl From<OpenError> for StartError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Secret(error) => error.into(),
-            OpenError::Storage(error) => error.into(),
-        }
-    }
-}
-
-impl From<NoAdministrator> for StartError {
-    fn from(error: NoAdministrator) -> Self {
-        match error {
-            NoAdministrator::Storage(error) => error.into(),
-            other => Self::NoAdministrator(other),
-        }
-    }
-}
-
 /// A running coordinator.
 pub struct Coordinator {
     address: SocketAddr,
@@ -142,6 +83,7 @@ pub struct Coordinator {
     accounts: Accounts,
     switchboard: Switchboard,
     workers: Workers,
+    responses: Responses,
     first_key: Option<NewKey>,
     leadership: Leadership,
     /// `None` without a cluster.
@@ -210,7 +152,8 @@ impl Coordinator {
         };
         let media = Media::open(&settings.media, &links, tasks).await?;
         let grace = settings.dispatch.grace;
-        let mut switchboard = Switchboard::led(leadership.clone(), settings.dispatch, books, tasks);
+        let mut switchboard = Switchboard::led(leadership.clone(), settings.dispatch, books, tasks)
+            .marking(mark_large);
         if node.is_some() {
             switchboard = switchboard.with_workers_by(Instant::now() + WORKERS_CONNECT);
         }
@@ -235,7 +178,7 @@ impl Coordinator {
             gives_months,
         };
         rewards.start(tasks);
-        let workers = doors.workers.clone();
+        let (workers, responses) = (doors.workers.clone(), doors.responses.clone());
         let live_settings = doors.settings.clone();
         let answering = front.answer(doors, &leadership, &settings.database, all);
         let household_limit = answering.await?;
@@ -253,6 +196,7 @@ impl Coordinator {
             accounts,
             switchboard,
             workers,
+            responses,
             first_key,
             leadership,
             node,
@@ -283,6 +227,7 @@ impl Coordinator {
         self.switchboard
             .change_limits(settings.dispatch.limits())
             .await;
+        self.responses.change(settings.doors.responses);
         self.settings.change(settings.doors);
     }
 
@@ -367,7 +312,7 @@ fn books(
 ) -> Books {
     let (store, accounts) = (store.clone(), accounts.clone());
     let is_trusted = move |owner| trust_after.is_none() || accounts.is_trusted(owner);
-    kudos::books(store, prices, is_trusted, notes)
+    crate::settlements::books(store, prices, is_trusted, notes)
 }
 
 /// The stores of the request handlers.
@@ -408,7 +353,7 @@ pub async fn doors(
         media: Some(media.clone()),
         results: Some(results.clone()),
         names: names.clone(),
-        memory: Memory::new(&settings),
+        memory: Memory::new(settings.largest_request, settings.standstill),
         submit_keys_connect: settings.submit_keys_connect_workers,
         ..WorkersSettings::default()
     };
@@ -416,7 +361,7 @@ pub async fn doors(
         records,
         switchboard.clone(),
         store.clone(),
-        &settings,
+        RigSettings::from(&settings),
         tasks,
     );
     let rules = Rules {
@@ -426,7 +371,12 @@ pub async fn doors(
         blocked_clients: settings.blocked_clients.clone(),
     };
     let webhooks = Webhooks::start(Egress::new(), store.clone(), media.clone(), tasks);
-    let requests = Requests::start(switchboard.clone(), store.clone(), webhooks, tasks);
+    let requests = Requests::start(
+        switchboard.clone(),
+        store.clone(),
+        Arc::new(webhooks),
+        tasks,
+    );
     store.succeed().await?;
     for copy in store.model_names().await? {
         names.copy(&copy.name, copy.model.into());
@@ -440,7 +390,7 @@ pub async fn doors(
     let messages = Messages::open(store.clone(), rigs.clone(), &settings.name, tasks).await?;
     let badges = Badges::new(&accounts.derived_secret("jobs that are out"));
     let settings = LiveSettings::from(settings);
-    let responses = Responses::start(store.clone(), settings.clone(), tasks);
+    let responses = Responses::start(store.clone(), settings.current().responses, tasks);
     let parts = ErasureParts {
         store: store.clone(),
         accounts: accounts.clone(),
@@ -540,16 +490,6 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
-}
-
-/// Two handles of one socket: the second one serves until the first one takes over.
-pub(super) fn twice(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
-    let listener = listener.into_std()?;
-    let other = listener.try_clone()?;
-    Ok((
-        TcpListener::from_std(listener)?,
-        TcpListener::from_std(other)?,
-    ))
 }
 
 fn url(has_tls: bool, address: SocketAddr) -> String {

@@ -21,19 +21,19 @@ use super::moderation::Moderation;
 use super::modes::Modes;
 use super::names::Names;
 use super::passkeys::Passkeys;
-use super::people::People;
+use super::people::{Development, People};
 use super::pictures::{Results, Sources};
 use super::pollers::Pollers;
 use super::requests::Requests;
-use super::responses::{Responses, StoreResponses};
-use super::rigs::{Quotas, Rigs};
+use super::responses::{ResponseSettings, Responses};
+use super::rigs::{Quotas, RigSettings, Rigs};
 use super::stats::Stats;
 use super::storage::Store;
 use super::switchboard::Switchboard;
 use super::workers::Workers;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::KnownWords;
-use muster_protocol::openai::chat::IgnoredFields;
+use muster_protocol::openai::IgnoredFields;
 
 #[derive(Debug, Clone)]
 pub struct Doors {
@@ -84,10 +84,7 @@ impl LiveSettings {
             chat_messages: new.chat_messages,
             polled_texts: new.polled_texts,
             price_book: new.price_book,
-            store_responses: new.store_responses,
-            responses_kept: new.responses_kept,
-            stored_responses: new.stored_responses,
-            stored_response_bytes: new.stored_response_bytes,
+            responses: new.responses,
             ..DoorSettings::clone(&settings)
         });
     }
@@ -156,13 +153,7 @@ pub struct DoorSettings {
     pub submit_keys_connect_workers: bool,
     /// Development mode, for tests of other programs on this machine: no rate limits, and users created on demand.
     pub development: Option<Development>,
-    /// Selects the responses to store.
-    pub store_responses: StoreResponses,
-    /// Lifetime of stored responses.
-    pub responses_kept: Duration,
-    /// Limits of an account's stored responses and their bytes.
-    pub stored_responses: usize,
-    pub stored_response_bytes: usize,
+    pub responses: ResponseSettings,
     /// Limit of an account's source files for open requests, in bytes.
     pub source_media_bytes: u64,
     /// Lifetime of the records of ended jobs, for the privacy policy.
@@ -182,15 +173,6 @@ pub struct DoorSettings {
     pub prefixes: RandomState,
 }
 
-/// Settings for tests of other programs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Development {
-    /// Administrators: `name#id`, or a name.
-    pub admins: Vec<String>,
-    /// A gray image replaces one that the worker reported, but did not upload.
-    pub fills_in_images: bool,
-}
-
 impl DoorSettings {
     /// Concurrency of accounts without a limit of their own.
     pub fn usual_concurrency(&self) -> i64 {
@@ -202,6 +184,16 @@ impl DoorSettings {
         match self.development {
             Some(_) => usize::MAX,
             None => caller.concurrency.unwrap_or(self.polled_texts),
+        }
+    }
+}
+
+impl From<&DoorSettings> for RigSettings {
+    fn from(settings: &DoorSettings) -> Self {
+        Self {
+            quotas: settings.worker_quotas,
+            names: settings.names.clone(),
+            sizes: settings.sizes.clone(),
         }
     }
 }
@@ -236,10 +228,7 @@ impl Default for DoorSettings {
             anonymous: false,
             submit_keys_connect_workers: false,
             development: None,
-            store_responses: StoreResponses::default(),
-            responses_kept: Duration::from_secs(30 * 24 * 3600),
-            stored_responses: 50_000,
-            stored_response_bytes: 1 << 30,
+            responses: ResponseSettings::default(),
             source_media_bytes: 256 << 20,
             records_kept: Duration::from_secs(90 * 24 * 3600),
             heartbeat: Duration::from_secs(15),

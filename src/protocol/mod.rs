@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | [`anthropic`] | errors in Anthropic's envelope |
 //! | [`conformance`] | every field of every dialect |
-//! | [`dialect`] | the interface of every text API: reading a body, writing events |
 //! | [`job`] | the neutral job and its events, which every dialect maps to and from |
 //! | [`legacy`] | the AI Horde API: its bodies, replies and errors |
 //! | [`link`] | frames between worker and coordinator |
@@ -18,7 +17,6 @@
 
 pub mod anthropic;
 pub mod conformance;
-pub mod dialect;
 pub mod job;
 pub mod legacy;
 pub mod link;

@@ -3,13 +3,14 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::KeyOrder;
 use muster::coordinator::billing::{Charging, MicroUsd, ModelRates, PriceBook};
 use muster::coordinator::clock::wall_clock;
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{
     CreditGrant, CreditHold, CreditKind, CreditOutcome, RequestCount,
 };
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{
     Capabilities, Event, FailureKind, FinishReason, JobId, Kind, ResultPart, UnixMillis, Vector,
 };

@@ -6,7 +6,7 @@ use axum::http::{Method, StatusCode};
 use muster::coordinator::kudos::Prices;
 use muster::coordinator::state::DoorSettings;
 use muster::protocol::job::{self, Capabilities, FailureKind, FinishReason};
-use muster::protocol::openai::chat::IgnoredFields;
+use muster::protocol::openai::IgnoredFields;
 use muster_testing::eventually;
 use serde_json::{Value, json};
 

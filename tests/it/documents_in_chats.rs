@@ -5,7 +5,7 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use image::GenericImageView;
-use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{self, Capabilities, TextInput};
 use muster::reader::{PageForm, PdfLimits, ReadError, Reader};
 use muster_testing::pdf::{PageContent, PdfObjects, line, pdf};

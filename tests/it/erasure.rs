@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::KeyOrder;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{AccountId, Kudos};
 use muster::runtime::maker::SamplePipeline;
 use muster_testing::eventually;

@@ -7,9 +7,9 @@ use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use image::{DynamicImage, ImageFormat, Rgba, RgbaImage};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::dispatch;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::values::{Roles, Scopes};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::time::timeout;

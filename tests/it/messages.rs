@@ -2,12 +2,12 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{
     Body as JobBody, Channel, Event, FailureKind, FinishReason, TextInput, TokenEvent,
 };
-use muster::protocol::openai::chat::IgnoredFields;
+use muster::protocol::openai::IgnoredFields;
 use serde_json::{Value, json};
 
 use crate::support::app::{Answer, App, request};

@@ -3,7 +3,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::values::{Roles, Scopes};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 

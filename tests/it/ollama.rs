@@ -6,7 +6,7 @@ use std::path::Path;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{Body as JobBody, FailureKind, TextInput};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use muster::coordinator::clock::wall_clock;
-use muster::coordinator::responses::StoreResponses;
+use muster::coordinator::responses::{ResponseSettings, StoreResponses};
 use muster::coordinator::state::DoorSettings;
 use muster::runtime::maker::SamplePipeline;
 use muster_testing::eventually;
@@ -92,7 +92,10 @@ async fn stored(app: &App, response: &Value, kept: Duration) {
 #[tokio::test]
 async fn texts_are_stored_where_the_policy_says_so() {
     let app = App::with(DoorSettings {
-        responses_kept: 7 * DAY,
+        responses: ResponseSettings {
+            kept: 7 * DAY,
+            ..ResponseSettings::default()
+        },
         ..DoorSettings::default()
     })
     .await;
@@ -144,9 +147,12 @@ async fn texts_are_stored_where_the_policy_says_so() {
 
 #[tokio::test]
 async fn responses_are_stored_on_request_or_never_where_the_operator_says_so() {
-    let with = |store_responses| {
+    let with = |store| {
         App::with(DoorSettings {
-            store_responses,
+            responses: ResponseSettings {
+                store,
+                ..ResponseSettings::default()
+            },
             ..DoorSettings::default()
         })
     };

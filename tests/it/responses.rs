@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::clock::wall_clock;
+use muster::coordinator::responses::ResponseSettings;
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::ResponseRow;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{
     AccountId, Body as JobBody, Capabilities, FailureKind, FinishReason, RequestId, TextInput,
 };
@@ -488,7 +489,10 @@ async fn responses_that_cannot_begin_again_fail_at_the_start() {
 #[tokio::test]
 async fn an_account_over_its_quota_is_told_how_to_go_on() {
     let app = App::with(DoorSettings {
-        stored_responses: 1,
+        responses: ResponseSettings {
+            most: 1,
+            ..ResponseSettings::default()
+        },
         ..DoorSettings::default()
     })
     .await;

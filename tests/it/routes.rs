@@ -4,9 +4,10 @@ use std::io::Read;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::http::{Answers, DEVELOPMENT, ROUTES, Route};
-use muster::coordinator::state::{Development, DoorSettings};
+use muster::coordinator::people::Development;
+use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use serde_json::{Value, json};
 
 use super::support::app::{Answer, App, request};

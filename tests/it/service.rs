@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::KeyOrder;
 use muster::coordinator::dispatch::Limits;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{Capabilities, FailureKind};
 use muster_testing::eventually;
 use serde_json::{Value, json};

@@ -174,8 +174,8 @@ async fn a_video_is_created_shown_downloaded_listed_and_deleted() {
     assert_eq!(listed["has_more"], false);
     let stranger = app
         .account_with(
-            muster::coordinator::accounts::Roles::USER,
-            muster::coordinator::accounts::Scopes::ALL,
+            muster::coordinator::values::Roles::USER,
+            muster::coordinator::values::Scopes::ALL,
         )
         .await;
     let bearer = format!("Bearer {stranger}");

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{SinkExt, StreamExt};
-use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, Roles, Scopes, SecretSource};
+use muster::coordinator::accounts::{Accounts, KeyOrder, NewKey, SecretSource};
 use muster::coordinator::dispatch::Settings;
 use muster::coordinator::moderation::{Moderation, Rules};
-use muster::coordinator::modes::ModeSet;
-use muster::coordinator::rigs::{Quotas, Records, Rigs};
+use muster::coordinator::rigs::{Quotas, Records, RigSettings, Rigs};
 use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, RoleChange, Store};
 use muster::coordinator::switchboard::Switchboard;
+use muster::coordinator::values::modes::ModeSet;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::coordinator::workers::{Workers, WorkersSettings};
 use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
@@ -415,14 +416,20 @@ impl House {
         let records = Records::new(store.modes());
         let notes = muster::coordinator::rigs::notes(records.clone());
         let books =
-            muster::coordinator::kudos::books(store.clone(), Arc::default(), |_| true, notes);
+            muster::coordinator::settlements::books(store.clone(), Arc::default(), |_| true, notes);
         let switchboard = Switchboard::start(Settings::default(), books, &tasks);
         let doors = DoorSettings {
             worker_quotas,
             ..DoorSettings::default()
         };
         let board = switchboard.clone();
-        let rigs = Rigs::start(records, board, store.clone(), &doors, &tasks);
+        let rigs = Rigs::start(
+            records,
+            board,
+            store.clone(),
+            RigSettings::from(&doors),
+            &tasks,
+        );
         let settings = WorkersSettings::default();
         let moderation = Moderation::open(store.clone(), Rules::default(), &tasks).await;
         let guards = (rigs, moderation.unwrap());

@@ -9,12 +9,12 @@ use super::coordinator::open::{Missing, StoreArgs};
 use super::table::Table;
 use super::{Exit, Failure, Root, output};
 use crate::config::Usd;
-use crate::coordinator::accounts::{Accounts, Lookup, Roles};
+use crate::coordinator::accounts::{Accounts, Lookup};
 use crate::coordinator::billing::MicroUsd;
 use crate::coordinator::clock::wall_clock;
 use crate::coordinator::display_name::{FORBIDDEN, is_readable};
-use crate::coordinator::people::Alias;
 use crate::coordinator::storage::{AccountRow, CreditGrant, CreditKind, RoleChange, Store};
+use crate::coordinator::values::{Alias, Roles};
 use crate::protocol::job::AccountId;
 
 const EXAMPLES: &str = "\

@@ -13,13 +13,14 @@ use crate::coordinator::address::Network;
 use crate::coordinator::billing::{Charging, MicroUsd, ModelRates, PriceBook};
 use crate::coordinator::media::{BucketSettings, MediaSettings, PlaceSettings};
 use crate::coordinator::names::Names;
-use crate::coordinator::responses::StoreResponses as Stored;
+use crate::coordinator::people::Development;
+use crate::coordinator::responses::{ResponseSettings, StoreResponses as Stored};
 use crate::coordinator::rigs::Quotas;
-use crate::coordinator::state::{Development, DoorSettings};
+use crate::coordinator::state::DoorSettings;
 use crate::coordinator::storage::Location;
 use crate::coordinator::{ClusterSettings, Settings, TlsFiles, dispatch, kudos};
 use crate::protocol::job::{KnownWords, Kudos};
-use crate::protocol::openai::chat::IgnoredFields;
+use crate::protocol::openai::IgnoredFields;
 use crate::reader::Reader;
 
 /// Per account and UTC day, if users pay.
@@ -84,16 +85,18 @@ pub fn of(config: &Config) -> Result<Settings, Failure> {
             free_credits_per_day: micro_usd(serve.free_credits_per_day_usd),
             free_requests_per_day: free_requests(serve),
             chat_messages: serve.chat_messages,
-            store_responses: match serve.store_responses {
-                StoreResponses::UnlessRefused => Stored::UnlessRefused,
-                StoreResponses::OnRequest => Stored::OnRequest,
-                StoreResponses::Never => Stored::Never,
+            responses: ResponseSettings {
+                store: match serve.store_responses {
+                    StoreResponses::UnlessRefused => Stored::UnlessRefused,
+                    StoreResponses::OnRequest => Stored::OnRequest,
+                    StoreResponses::Never => Stored::Never,
+                },
+                kept: days(serve.responses_days),
+                most: serve.stored_responses,
+                most_bytes: usize::try_from(serve.stored_response_bytes.bytes)
+                    .unwrap_or(usize::MAX),
             },
-            responses_kept: days(serve.responses_days),
             records_kept: records_kept(config),
-            stored_responses: serve.stored_responses,
-            stored_response_bytes: usize::try_from(serve.stored_response_bytes.bytes)
-                .unwrap_or(usize::MAX),
             source_media_bytes: serve.source_media_bytes.bytes,
             polled_texts: serve.polled_texts,
             worker_quotas: Some(Quotas::default()),

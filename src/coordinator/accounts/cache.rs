@@ -14,11 +14,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
 use crate::storage::{KeyRow, StorageError};
+use crate::values::key::Digest;
+use crate::values::{Means, Roles};
 use muster_protocol::job::AccountId;
 
-use super::key::Digest;
-use super::means::{KnownMeans, Means, MeansOfAll};
-use super::{Caller, Denied, Inner, Roles};
+use super::means::{KnownMeans, MeansOfAll};
+use super::{Caller, Denied, Inner};
 
 /// Limit of known keys in one generation.
 const CALLERS: usize = 50_000;

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dispatch::{Priority, Standing};
-use crate::sharing::SharedKey;
 use crate::storage::{AccountRow, KeyRow, StorageError, Store};
+use crate::values::key::Digest;
+use crate::values::{KeyId, Rank, Roles, Scopes, SharedKey};
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
-use super::key::Digest;
 use super::means::KnownMeans;
-use super::roles::Rank;
-use super::{KeyId, Roles, Scopes};
 
 /// The public anonymous key and its account.
 pub const ANONYMOUS_KEY: &str = "0000000000";

@@ -2,11 +2,11 @@
 //! user may choose any name.
 
 use crate::clock::wall_clock;
-use crate::people::Alias;
 use crate::storage::{AccountRow, StorageError};
+use crate::values::{Alias, Login, Roles};
 use muster_protocol::job::AccountId;
 
-use super::{Accounts, Login, NewKey, Roles};
+use super::{Accounts, NewKey};
 
 /// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,15 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::values::Means;
 use muster_protocol::job::{AccountId, Kudos};
-
-/// The balance of an account at a moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Means {
-    pub kudos: Kudos,
-    /// Balance above the floor, less holds.
-    pub spare: Kudos,
-}
 
 /// A cached balance.
 #[derive(Debug, Default)]
@@ -79,7 +72,8 @@ impl MeansOfAll {
 
 #[cfg(test)]
 mod tests {
-    use super::{Means, MeansOfAll};
+    use super::MeansOfAll;
+    use crate::values::Means;
     use muster_protocol::job::{AccountId, Kudos};
 
     fn means(kudos: i64) -> Means {

@@ -2,46 +2,32 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `scopes`, `roles`, `named` | scopes of keys; roles of accounts; both are named sets |
-//! | `login`, `lookup` | operators' names of accounts, and their lookup |
-//! | `key` | the format of keys, and the stored digest |
-//! | `server_secret`, `seal` | the secret of this server, and encryption under it |
-//! | `byte_seal` | encryption of bytes under one key |
+//! | `lookup` | accounts by their operators' names |
+//! | `server_secret` | the secret of this server |
 //! | `thoughts` | thoughts of models that clients keep, signed or sealed |
 //! | `caller` | authenticated callers |
 //! | `means` | balances of cached callers |
+//! | `payer` | the account that pays for a request |
 //! | `cache` | cached callers, so that no request needs a query |
 //!
 //! A key is 22 random characters, shown once. Only its HMAC-SHA-256 is stored. The secret of that HMAC lives outside
 //! the store, and every process that shares the store has to have the same one. Shared keys and passkeys, which their
 //! owners can read again, are encrypted under a key derived from it: a stolen database contains no usable key.
 
-mod byte_seal;
 mod cache;
 mod caller;
-mod key;
-mod login;
 mod lookup;
 mod means;
-pub(super) mod named;
-mod roles;
-mod scopes;
-mod seal;
+mod payer;
 mod server_secret;
 mod thoughts;
 
 #[cfg(test)]
 mod tests;
 
-pub use byte_seal::ByteSeal;
 pub use caller::{ANONYMOUS, ANONYMOUS_KEY, Caller, NoOwner};
-pub use key::{KeyId, KeyText};
-pub use login::{InvalidLogin, Login};
 pub use lookup::{Lookup, NoAdministrator, listed};
-pub use means::Means;
-pub use roles::{Rank, Roles};
-pub use scopes::Scopes;
-pub use seal::{Seal, Sealed};
+pub use payer::Payer;
 pub use server_secret::{OpenError, SecretError, SecretSource, cluster_secret};
 pub use thoughts::Thoughts;
 
@@ -57,9 +43,10 @@ use muster_protocol::job::AccountId;
 
 use super::clock::wall_clock;
 use super::storage::{AccountRow, KeyLimit, KeyRow, NewKeyRow, RoleChange, StorageError, Store};
+use super::values::key::{self, Digest, Hasher};
+use super::values::{KeyId, KeyText, Roles, Scopes, Seal};
 
 use cache::{Cache, Found};
-use key::{Digest, Hasher};
 
 /// Authentication. Clones share the cache.
 #[derive(Debug, Clone)]

@@ -1,18 +1,16 @@
 //! The server secret, from which the digests of keys and the seals of shared keys and passkeys are derived. Stored
 //! outside the database, which has only a check value of it, so a stolen database contains no usable key.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use tracing::{info, warn};
 
 use crate::storage::{Location, SecretState, StorageError, Store, write_private};
 
-use super::key::{self, Hasher};
-use super::seal::Seal;
+use crate::values::Seal;
+use crate::values::key::{self, Hasher};
 
 /// Location of the secret.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Accounts, Denied, KeyOrder, NewKey, Roles, Scopes, SecretSource};
+use super::{Accounts, Denied, KeyOrder, NewKey, SecretSource};
 use crate::storage::{Location, RoleChange, Store};
+use crate::values::{Roles, Scopes};
 use muster_process::tasks::Tasks;
 
 /// A process with the database in this folder.

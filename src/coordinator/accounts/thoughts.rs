@@ -11,7 +11,8 @@ use muster_protocol::anthropic::Signer;
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::Sealer;
 
-use super::{Accounts, ByteSeal};
+use super::Accounts;
+use crate::values::ByteSeal;
 
 /// Keys of one account, derived by every process of this deployment.
 pub struct Thoughts {

@@ -17,13 +17,14 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::accounts::{Accounts, Roles};
+use super::accounts::Accounts;
 use super::clock::wall_clock;
 use super::media::{Media, MediaError};
 use super::requests::Requests;
 use super::responses::Responses;
 use super::storage::{AccountChange, StorageError, Store};
 use super::switchboard::Switchboard;
+use crate::values::Roles;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Failure, FailureKind, UnixMillis};
 

@@ -17,12 +17,8 @@ use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::responses::RESPONSES;
 
-use super::legacy::BASE;
-use super::openai;
-
-/// The peer of a connection, attached to its requests. A request without it came from this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAddress(pub IpAddr);
+use super::paths;
+use super::serve::PeerAddress;
 
 /// The client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +37,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Routes of `/v1` on which a service may name its own users.
-const PROXIED: [&str; 4] = [openai::CHAT, openai::COMPLETIONS, MESSAGES, RESPONSES];
+const PROXIED: [&str; 4] = [paths::CHAT, paths::COMPLETIONS, MESSAGES, RESPONSES];
 
 impl Address {
     pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Self {
@@ -73,7 +69,7 @@ impl Proxied {
     /// `None` for an unknown passkey: the request then counts as the service's own.
     pub fn of(path: &str, headers: &HeaderMap, passkeys: &Passkeys) -> Option<Self> {
         let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
-        let is_polled_for = path.starts_with(BASE) && path.ends_with("/async");
+        let is_polled_for = path.starts_with(paths::HORDE) && path.ends_with("/async");
         if !is_polled_for && !PROXIED.contains(&path) {
             return None;
         }
@@ -119,8 +115,9 @@ where
 mod tests {
     use axum::http::{Extensions, HeaderMap, HeaderValue};
 
-    use super::{Address, FORWARDED_FOR, PeerAddress};
+    use super::{Address, FORWARDED_FOR};
     use crate::address::Network;
+    use crate::http::serve::PeerAddress;
 
     fn check(peer: &str, forwarded: &[&'static str], expected: &str) {
         let proxies = [

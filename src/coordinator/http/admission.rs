@@ -9,7 +9,7 @@ use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
 use super::address::LetIn;
-use super::auth::Admitted;
+use super::admitted::Admitted;
 use super::cashier::Cashier;
 use super::entrance::Arrival;
 use super::open::{KnownModels, Open};
@@ -17,9 +17,10 @@ use super::room::Memory;
 use crate::accounts::Caller;
 use crate::error::ApiError;
 use crate::moderation::{Asker, Moderation};
-use crate::modes::{ModeSet, Modes};
+use crate::modes::Modes;
 use crate::state::DoorSettings;
 use crate::switchboard::Switchboard;
+use crate::values::modes::ModeSet;
 use muster_protocol::job::{FailureKind, Privacy, RequestId};
 
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use muster_protocol::job::FailureKind;
 use muster_protocol::openai::nearest::shortened;
 
 use super::address::Address;
-use super::auth::Admitted;
+use super::admitted::Admitted;
 use super::digest::DigestSlot;
 use super::room::{LetGo, Memory, Room};
 
@@ -318,7 +318,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_trickles_is_given_up_however_often_a_byte_comes() {
-        let memory = Memory::new(&settings());
+        let memory = Memory::new(1 << 20, Duration::from_secs(5));
         let began = Instant::now();
         let trickle = dripping(160 * KIB, 1000, 1, Duration::from_secs(22));
         let error = read_with(&memory, trickle).await.unwrap_err();
@@ -330,7 +330,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_comes_slowly_from_a_bad_line_is_read() {
-        let memory = Memory::new(&settings());
+        let memory = Memory::new(1 << 20, Duration::from_secs(5));
         let slow = dripping(0, 40, 20 * KIB, Duration::from_secs(1));
         let whole = read_with(&memory, slow).await.unwrap();
         assert_eq!(whole.bytes.len(), 800 * KIB);
@@ -338,7 +338,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_is_here_at_once_is_never_under_way() {
-        let memory = Memory::new(&settings());
+        let memory = Memory::new(1 << 20, Duration::from_secs(5));
         for all in ["{}", ""] {
             let whole = read_with(&memory, Body::from(all)).await.unwrap();
             assert_eq!(whole.bytes, all);
@@ -353,7 +353,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dozen_bodies_that_stand_still_do_not_stop_another() {
-        let memory = Memory::new(&settings());
+        let memory = Memory::new(1 << 20, Duration::from_secs(5));
         let almost = || dripping(1024 * KIB - 1, 1, 1, Duration::from_secs(29));
         let twelve = futures_util::future::join_all((0..12).map(|_| read_with(&memory, almost())));
         let another = async {

@@ -22,7 +22,7 @@ use flate2::write::GzEncoder;
 use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
-use super::models::started_at;
+use crate::clock::started_at;
 
 /// Limit of a document's size.
 const LARGEST: usize = 16 << 20;

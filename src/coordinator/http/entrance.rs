@@ -26,14 +26,13 @@ use muster_protocol::anthropic::MESSAGES;
 use muster_protocol::job::{FailureKind, RequestId};
 use muster_protocol::ollama;
 
-use super::address::{Address, PeerAddress, Proxied};
-use super::auth::key_in;
+use super::address::{Address, Proxied};
+use super::admitted::key_in;
+use super::headers::REQUEST_ID;
 use super::journal::JournaledRequest;
-use super::legacy::BASE;
+use super::paths::HORDE;
+use super::serve::PeerAddress;
 use super::{reply, unbuilt};
-
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-pub const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
 
 /// An incoming request.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +129,7 @@ fn is_local(accounts: &Accounts, request: &Request) -> bool {
 /// Ollama's routes, and paths beside them that are no route at all.
 fn is_of_ollama(path: &str) -> bool {
     const OTHERS: [&str; 2] = ["/api/", "/api/swagger.json"];
-    let is_other = path.starts_with(BASE) || OTHERS.contains(&path);
+    let is_other = path.starts_with(HORDE) || OTHERS.contains(&path);
     path.starts_with("/api/") && !is_other
 }
 

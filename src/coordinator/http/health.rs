@@ -15,7 +15,7 @@ use crate::storage::Store;
 use crate::switchboard::Switchboard;
 use muster_protocol::job::FailureKind;
 
-use super::cluster::ClusterNodes;
+use super::nodes::ClusterNodes;
 use super::reply::{self, Reply};
 
 pub async fn show(

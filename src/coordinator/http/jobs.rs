@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use serde_json::json;
 
-use super::auth::Admitted;
+use super::admitted::Admitted;
 use super::reply::Reply;
 use crate::dispatch::Outcome;
 use crate::error::ApiError;

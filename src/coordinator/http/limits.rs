@@ -11,12 +11,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 
-use crate::accounts::KeyId;
 use crate::error::ApiError;
 use crate::state::LiveSettings;
+use crate::values::KeyId;
 use muster_protocol::job::FailureKind;
 
-use super::auth::Admitted;
+use super::admitted::Admitted;
 use super::body;
 use super::journal::JournaledRequest;
 
@@ -158,8 +158,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Limits, Tally, spelled};
-    use crate::accounts::KeyId;
     use crate::state::{DoorSettings, LiveSettings};
+    use crate::values::KeyId;
 
     fn limits(per_minute: Option<u32>) -> Limits {
         Limits::new(settings(per_minute).into())

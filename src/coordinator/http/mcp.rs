@@ -21,12 +21,10 @@ use crate::state::DoorSettings;
 use muster_mcp::{Api, ApiReply, ApiRequest, HttpService, McpServer, Unreachable, http_service};
 use muster_protocol::job::FailureKind;
 
-use super::address::PeerAddress;
 use super::body::Whole;
 use super::openapi;
 use super::room::Memory;
-
-pub const MCP: &str = "/mcp";
+use super::serve::PeerAddress;
 
 /// Headers that name the caller and its address.
 const OF_CALLER: [HeaderName; 7] = [

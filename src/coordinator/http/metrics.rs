@@ -13,7 +13,7 @@ use crate::media::Media;
 use crate::storage::Store;
 use crate::switchboard::{BUCKETS, Figures, Histogram, Switchboard};
 
-use super::cluster::NodeFigures;
+use super::nodes::NodeFigures;
 
 pub async fn show(
     State(board): State<Switchboard>,

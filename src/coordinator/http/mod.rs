@@ -6,10 +6,11 @@
 //! | `route` | a route: its permission and the content of its reply |
 //! | `entrance` | middleware of every request: its id, CORS, panics |
 //! | `address` | the client's address, through proxies too |
-//! | `auth`, `limits`, `body` | authentication, rate limits of keys, request bodies |
+//! | `auth`, `admitted`, `limits`, `body` | authentication and the caller, rate limits of keys, request bodies |
 //! | `idempotency`, `digest` | repeated requests with the same key; digests of requests |
 //! | `rates` | rate limits of the AI Horde API, by address |
 //! | `open` | the router state |
+//! | `paths`, `headers` | paths and names of headers that several modules use |
 //! | `reply`, `pages` | errors and JSON as responses; pages for people |
 //! | `descriptor`, `health`, `status`, `metrics`, `openapi` | the service about itself |
 //! | `openai`, `anthropic`, `ollama` | routes of OpenAI's, Anthropic's and Ollama's API |
@@ -18,23 +19,27 @@
 //! | `text` | text requests of every dialect, from the body to the reply |
 //! | `form` | bodies that are JSON or a form |
 //! | `generation` | requests for media, from the body to the reply |
-//! | `models`, `params`, `workers` | models and workers that are online |
+//! | `model_lists`, `models`, `params`, `workers` | models and workers that are online |
+//! | `auto` | names that stand for the best model for a request |
 //! | `jobs`, `progress` | one job: cancelled, and how far it is |
 //! | `statistics` | totals of delivered jobs, and the latest of them |
 //! | `public_styles` | public styles, as a list |
-//! | `legacy` | the AI Horde API |
+//! | `legacy`, `horde_refusal` | the AI Horde API, and errors in its form |
 //! | `mcp` | tools of the Model Context Protocol, each a route of this service |
 //! | `media` | downloads and uploads by links of the media store |
 //! | `socket` | the upgrade of a worker's connection |
 //! | `unbuilt` | replies without a handler: 501, 404, 405, 503 |
+//! | `nodes` | the nodes of a cluster, for health and metrics |
 //! | [`cluster`] | requests that another coordinator of the same database answers |
 //! | [`serve`] | connections: accepting, TLS, slow peers, draining |
 
 mod account;
 mod address;
 mod admission;
+mod admitted;
 mod anthropic;
 mod auth;
+mod auto;
 mod body;
 mod cashier;
 pub mod cluster;
@@ -44,7 +49,9 @@ mod documents;
 mod entrance;
 mod form;
 mod generation;
+mod headers;
 mod health;
+mod horde_refusal;
 mod idempotency;
 mod jobs;
 mod journal;
@@ -53,13 +60,16 @@ mod limits;
 mod mcp;
 mod media;
 mod metrics;
+mod model_lists;
 mod models;
+mod nodes;
 mod ollama;
 mod open;
 mod openai;
 mod openapi;
 mod pages;
 mod params;
+mod paths;
 mod pricing;
 mod progress;
 mod public_styles;
@@ -74,7 +84,7 @@ mod text;
 mod unbuilt;
 mod workers;
 
-pub use address::{Address, PeerAddress};
+pub use address::Address;
 pub use route::{Answers, Route, Who};
 
 use std::sync::LazyLock;
@@ -83,10 +93,10 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, patch, post, put};
 use axum::{Extension, Router};
 
-use super::accounts::{Roles, Scopes};
 use super::condition::Condition;
 use super::room;
 use super::state::Doors;
+use crate::values::{Roles, Scopes};
 
 use legacy::styles::{self, OfImages, OfTexts};
 use open::Open;
@@ -166,8 +176,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/media/{*id}",               Who::Anyone, Object,  "Download an object by its signed link.", || get(media::download)),
     Route::put("/media/{*id}",               Who::Anyone, Json,    "Upload an object by its signed link, once.", || put(media::upload)),
 
-    Route::get("/v1/models",                 Who::Anyone, Json,    "List text models that are online; ?type=all lists all models.", || get(models::list)),
-    Route::get("/v1/models/{*id}",           Who::Anyone, Json,    "Get one model; with /params after its name, what a request can set.", || get(models::show)),
+    Route::get("/v1/models",                 Who::Anyone, Json,    "List text models that are online; ?type=all lists all models.", || get(model_lists::list)),
+    Route::get("/v1/models/{*id}",           Who::Anyone, Json,    "Get one model; with /params after its name, what a request can set.", || get(model_lists::show)),
     Route::get("/v1/status",                 Who::Anyone, Json,    "Get the status of the service: workers, models and queue.", || get(status::show)),
     Route::get("/v1/status/models",          Who::Anyone, Json,    "List models that are online, with their speed in the last 24 hours.", || get(status::show_models)),
     Route::get("/v1/status/network",         Who::Anyone, Json,    "Get capacity, incidents and advisories.", || get(status::show_network)),
@@ -230,10 +240,10 @@ pub const ROUTES: &[Route] = &[
     Route::post("/v1/audio/translations",    SUBMIT,      Json,    "Write down in English what a sound says.", || post(openai::hearing::translate)),
     Route::post("/v1/audio/speech",          SUBMIT,      Stream,  "Speak a text.", || post(openai::speech::speak)),
     Route::get("/v1/audio/voices",           Who::Anyone, Json,    "List the voices of models that speak.", || get(openai::speech::list_voices)),
-    Route::post(openai::DESCRIBE,            SUBMIT,      Json,    "Describe an image, or answer a question about it.", || post(openai::describe::describe)),
+    Route::post(paths::DESCRIBE,            SUBMIT,      Json,    "Describe an image, or answer a question about it.", || post(openai::describe::describe)),
     Route::post("/v1/generate",              SUBMIT,      Json,    "Generate images with few settings.", || post(openai::images::generate_plain)),
     Route::get("/v1/media/results",          SUBMIT,      Json,    "Get the results of an asynchronous media request.", || get(generation::results::show)),
-    Route::post(mcp::MCP,                    SUBMIT,      Stream,  "Call a tool by the Model Context Protocol (streamable HTTP, stateless).", || post(mcp::serve)),
+    Route::post(paths::MCP,                    SUBMIT,      Stream,  "Call a tool by the Model Context Protocol (streamable HTTP, stateless).", || post(mcp::serve)),
     Route::get("/v1/pricing",                Who::Anyone, Json,    "List the prices of models in USD.", || get(pricing::show)),
     Route::get("/v1/account",                READ,        Json,    "Get your account.", || get(account::show)),
     Route::get("/v1/account/keys",           READ,        Json,    "List the keys of your account.", || get(account::keys::list)),
@@ -369,7 +379,7 @@ pub fn starting(condition: Condition) -> Router {
 /// The router of all APIs. Tests call it in memory.
 pub fn router(doors: Doors) -> Router {
     LazyLock::force(&status::STARTED);
-    models::started_at();
+    crate::clock::started_at();
     let development: &[Route] = match doors.settings.current().development {
         Some(_) => DEVELOPMENT,
         None => &[],
@@ -381,7 +391,7 @@ pub fn router(doors: Doors) -> Router {
     tasks.start(async move { stopping.run_until_cancelled(resuming).await });
     let routes = ROUTES.iter().chain(development);
     let (tools, routes): (Vec<&Route>, Vec<&Route>) =
-        routes.partition(|route| route.path == mcp::MCP);
+        routes.partition(|route| route.path == paths::MCP);
     let router = |routes: Vec<&Route>| {
         let routes = routes.into_iter();
         routes.fold(Router::new(), |router, route| {

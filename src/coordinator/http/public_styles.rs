@@ -7,7 +7,7 @@ use super::reply::Reply;
 use super::statistics::{parameter, unavailable};
 use crate::error::ApiError;
 use crate::storage::{Store, StylePage};
-use crate::styles::Style;
+use crate::values::styles::Style;
 use muster_protocol::legacy::style::Sort;
 use muster_protocol::legacy::words::Making;
 use muster_protocol::openai::Problem;

@@ -14,10 +14,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{ApiError, is_temporary, usual_wait};
-use muster_protocol::anthropic;
 use muster_protocol::job::{FailureKind, Retry};
-use muster_protocol::ollama;
 use muster_protocol::openai::error;
+use muster_protocol::{anthropic, ollama};
 
 use super::room::{LetGo, Room, Transit};
 use super::serve::PIECE;
@@ -235,16 +234,12 @@ mod tests {
 
     use super::{PIECE, json_in};
     use crate::http::room::Memory;
-    use crate::state::DoorSettings;
 
     const MUCH: usize = 1 << 20;
     const ALL: usize = 8 << 20;
 
     fn memory() -> Memory {
-        Memory::new(&DoorSettings {
-            largest_request: MUCH,
-            ..DoorSettings::default()
-        })
+        Memory::new(MUCH, Duration::from_secs(5))
     }
 
     fn is_room(memory: &Memory, bytes: usize) -> bool {

@@ -7,7 +7,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::MethodRouter;
 use tower::ServiceBuilder;
 
-use crate::accounts::{Accounts, Roles, Scopes};
+use crate::accounts::Accounts;
+use crate::values::{Roles, Scopes};
 
 use super::auth::Guard;
 use super::documents::{self, PackedBodies};
@@ -15,7 +16,7 @@ use super::idempotency::{self, Replays};
 use super::limits::{self, Limits};
 use super::open::Open;
 use super::rates::{self, Counted, Rate, Rates};
-use super::{auth, legacy, mcp};
+use super::{auth, horde_refusal, legacy, paths};
 
 use muster_protocol::ollama;
 
@@ -122,7 +123,7 @@ methods! {
 impl Route {
     /// Whether the route belongs to the AI Horde API.
     pub fn is_legacy(&self) -> bool {
-        self.path.starts_with(legacy::BASE)
+        self.path.starts_with(paths::HORDE)
     }
 
     /// The rate limits of a client.
@@ -154,7 +155,7 @@ impl Route {
                     .map(|rates| from_fn_with_state(rates, rates::count)),
             )
             .option_layer(legacy.then(|| from_fn(legacy::mask)))
-            .option_layer(legacy.then(|| from_fn(legacy::reword)))
+            .option_layer(legacy.then(|| from_fn(horde_refusal::reword)))
             .option_layer(
                 anyone.then(|| from_fn_with_state(Accounts::from_ref(open), auth::welcome)),
             )
@@ -196,7 +197,7 @@ impl Route {
 
     /// Whether it only calls other routes, which have their own limits.
     fn calls_others(&self) -> bool {
-        self.path == mcp::MCP
+        self.path == paths::MCP
     }
 
     /// Whether programs on this machine may use it without a key: Ollama's routes and generation on `/v1`, but not

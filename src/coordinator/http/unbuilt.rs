@@ -8,7 +8,8 @@ use crate::error::ApiError;
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::Refusal;
 
-use super::legacy::{self, Refused};
+use super::horde_refusal::Refused;
+use super::paths;
 
 /// 501, with the route's name.
 pub async fn answer(method: Method, path: MatchedPath) -> ApiError {
@@ -50,7 +51,7 @@ pub fn refuse(status: u16, message: String, path: &str) -> Response {
 }
 
 fn refuse_as(kind: FailureKind, status: u16, message: String, path: &str) -> Response {
-    if path.starts_with(legacy::BASE) {
+    if path.starts_with(paths::HORDE) {
         return Refused::Here(Refusal::plain(status, message)).into_response();
     }
     let error = ApiError::new(kind, message);

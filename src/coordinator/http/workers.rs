@@ -16,7 +16,7 @@ use muster_protocol::link::{GpuState, Key};
 use muster_protocol::openai::Problem;
 
 use super::address::Address;
-use super::auth::{Admitted, Sent};
+use super::admitted::{Admitted, Sent};
 use super::reply::Reply;
 use super::statistics::parameter;
 

@@ -14,7 +14,6 @@
 //! | `talk` | the verdict on a conversation, which is many texts: pure |
 //! | `timeouts` | blocked addresses |
 //! | `whereabouts` | addresses of workers |
-//! | `suspicion` | the reasons for suspicion, and how they add up |
 //! | `follow` | filters and timeouts as stored, whichever process changed them |
 //!
 //! Filters and timeouts are in memory and swapped as a whole; they are compiled off the async threads. Prompts and
@@ -28,7 +27,6 @@ mod forms;
 mod letters;
 mod limit;
 mod pattern;
-mod suspicion;
 mod talk;
 mod timeouts;
 mod verdict;
@@ -40,7 +38,6 @@ mod tests;
 
 pub use filters::{LISTED, Suspicion};
 pub use pattern::NoPattern;
-pub use suspicion::{Mark, Reason, TOO_MUCH, total};
 pub use talk::{Piece, Said};
 pub use timeouts::KeptOut;
 pub use verdict::{LONGEST, Medium};
@@ -54,13 +51,15 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::accounts::Roles;
 use super::address::{Network, Networks};
 use super::clock::wall_clock;
 use super::names::Names;
 use super::storage::{
-    FilterChange, FilterChanged, FilterMade, Hit, NewFilter, StorageError, Store, TimeoutRow,
+    FilterChange, FilterChanged, FilterMade, HITS_KEPT, Hit, NewFilter, StorageError, Store,
+    TimeoutRow,
 };
+use super::values::Roles;
+use super::values::suspicion::{self, Mark, Reason};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, WorkerId};
 use muster_protocol::legacy::agent::is_program;
@@ -163,8 +162,6 @@ pub enum NotWritten {
 }
 
 const LONGEST_REPLACEMENT: usize = 1000;
-/// How long refused prompts count towards later blocks.
-pub const HITS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Up to this much [`Filters::work`] runs on the request's own thread; more runs on a blocking thread.
 const AT_ONCE: usize = 50_000;
 /// Concurrent checks there. Each takes about ten times its prompt, for all normalised forms.

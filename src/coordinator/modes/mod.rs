@@ -10,23 +10,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::accounts::named::named_set;
 use super::requests::Requests;
 use super::storage::{StorageError, Store};
+use super::values::modes::{ModeSet, Reading, Switch};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Kind;
-
-named_set! {
-    /// A set of modes.
-    ModeSet {
-        /// New requests are refused.
-        MAINTENANCE = 1 "maintenance",
-        /// New workers need an invitation.
-        INVITE_ONLY = 2 "invite_only",
-        /// The service is under abuse: untrusted callers get fewer permissions and less information.
-        RAID = 4 "raid",
-    }
-}
 
 /// The present modes. Clones share them.
 #[derive(Debug, Clone)]
@@ -34,16 +22,6 @@ pub struct Modes {
     store: Store,
     now: watch::Receiver<Reading>,
 }
-
-/// The modes with their revision.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reading {
-    pub revision: i64,
-    pub modes: ModeSet,
-}
-
-/// Modes to switch on or off.
-pub type Switch = (ModeSet, bool);
 
 /// Pause before another try to end requests in the store.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
@@ -104,7 +82,7 @@ async fn end_waiting(requests: &Requests, now: &watch::Receiver<Reading>) {
 
 #[cfg(test)]
 mod tests {
-    use super::ModeSet;
+    use crate::values::modes::ModeSet;
 
     #[test]
     fn modes_are_stored_as_their_names() {

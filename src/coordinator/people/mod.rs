@@ -2,34 +2,32 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `alias` | public names: `name#id` |
-//! | `kind` | how an account was created, and its floor |
+//! | `giving` | permission of transfers of kudos |
 //! | `rewards` | rewards for uptime, months and trust, and the task that pays them |
 //! | `attendance` | uptime of each worker |
 //! | `sources` | sources and uses of a user's kudos |
 //! | `trial` | test users of other programs |
 
-mod alias;
 mod attendance;
-mod kind;
+mod giving;
 mod rewards;
 mod sources;
 mod trial;
 
-pub use alias::{Alias, number};
-pub use kind::Kind;
-pub use rewards::{Rewards, allowance};
+pub use giving::{Gift, Giving, NotGiven};
+pub use rewards::Rewards;
 pub use sources::Sources;
-pub use trial::{Trial, TrialUser};
+pub use trial::{Development, Trial, TrialUser};
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::accounts::{Accounts, Sealed};
+use super::accounts::Accounts;
 use super::clock::wall_clock;
 use super::storage::{Changed, Leaving, Left, Order, PersonChange, PersonRow, StorageError, Store};
-use super::styles::Style;
+use crate::values::Sealed;
+use crate::values::styles::Style;
 use muster_protocol::job::{AccountId, SharedKeyText};
 
 /// All users. Clones are the same.

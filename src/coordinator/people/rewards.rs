@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use crate::accounts::{Accounts, Roles};
+use crate::accounts::Accounts;
 use crate::clock::wall_clock;
-use crate::kudos::{MOST_CREATED, Presence, Prices};
+use crate::kudos::{Presence, Prices};
 use crate::rigs::Rigs;
 use crate::storage::{Attended, Promotion, StorageError, Store};
 use crate::switchboard::{Switchboard, WorkerOnline};
@@ -25,9 +25,6 @@ const MONTHS: u32 = 60;
 const PROVEN: Duration = Duration::from_secs(7 * 86_400);
 /// With this many suspicion marks, a moderator must review the account first.
 const SUSPECT: i64 = 5;
-/// Monthly kudos of moderators, besides their own.
-const OFFICE: Kudos = Kudos(300_000_000);
-
 /// Pays rewards.
 #[derive(Debug, Clone)]
 pub struct Rewards {
@@ -40,17 +37,6 @@ pub struct Rewards {
     pub trust_after: Option<Kudos>,
     /// Off where other programs' tests set balances themselves.
     pub gives_months: bool,
-}
-
-/// A user's monthly kudos, up to the most that can be paid at once. Moderators get an extra amount, administrators do
-/// not.
-pub fn allowance(own: Kudos, roles: Roles) -> Kudos {
-    let has_office = roles.contains(Roles::MODERATOR) && !roles.contains(Roles::ADMIN);
-    let allowance = match has_office {
-        true => Kudos(own.0.saturating_add(OFFICE.0)),
-        false => own,
-    };
-    allowance.min(MOST_CREATED)
 }
 
 impl Rewards {
@@ -168,16 +154,17 @@ mod tests {
 
     use uuid::Uuid;
 
-    use super::{Rewards, allowance, presence};
-    use crate::accounts::{Accounts, Roles, SecretSource};
+    use super::{Rewards, presence};
+    use crate::accounts::{Accounts, SecretSource};
     use crate::clock::wall_clock;
     use crate::dispatch::Settings;
+    use crate::kudos::allowance;
     use crate::kudos::{Presence, Prices};
     use crate::metering::Counted;
-    use crate::rigs::{Records, Rigs};
-    use crate::state::DoorSettings;
+    use crate::rigs::{Records, RigSettings, Rigs};
     use crate::storage::{Attended, Location, NewLogin, RigChange, Store};
     use crate::switchboard::{Books, Switchboard, Unsettled, WorkerOnline};
+    use crate::values::Roles;
     use muster_process::tasks::Tasks;
     use muster_protocol::job::{Capabilities, Formats, Kind, Kinds, Kudos, UnixMillis, WorkerId};
 
@@ -229,7 +216,7 @@ mod tests {
     async fn rewards(store: &Store, tasks: &Tasks) -> Rewards {
         let books = Books::new(|_, _: Counted| async { Err(Unsettled::Unknown) });
         let board = Switchboard::start(Settings::default(), books, tasks);
-        let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
+        let records = Records::new(store.modes());
         Rewards {
             accounts: Accounts::open(
                 store.clone(),
@@ -238,7 +225,13 @@ mod tests {
             )
             .await
             .unwrap(),
-            rigs: Rigs::start(records, board.clone(), store.clone(), &doors, tasks),
+            rigs: Rigs::start(
+                records,
+                board.clone(),
+                store.clone(),
+                RigSettings::default(),
+                tasks,
+            ),
             store: store.clone(),
             switchboard: board,
             prices: Arc::default(),

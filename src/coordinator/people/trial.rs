@@ -1,12 +1,21 @@
 //! Users created by tests of other programs, in development mode only.
 
-use crate::accounts::{KeyOrder, KeyText, Roles, Scopes};
+use crate::accounts::KeyOrder;
 use crate::clock::wall_clock;
-use crate::state::Development;
 use crate::storage::{NewLogin, StorageError};
+use crate::values::{Alias, KeyText, Roles, Scopes};
 use muster_protocol::job::{AccountId, Kudos};
 
-use super::{Alias, People};
+use super::People;
+
+/// Settings for tests of other programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Development {
+    /// Administrators: `name#id`, or a name.
+    pub admins: Vec<String>,
+    /// A gray image replaces one that the worker reported, but did not upload.
+    pub fills_in_images: bool,
+}
 
 /// A requested test user.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,15 +34,16 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::accounts::{Caller, Roles};
+use super::accounts::Caller;
 use super::dispatch::{Frame, MOST_ATTEMPTS, Offer, Said, Skipped, Wants};
 use super::metering::Meter;
-use super::moderation::Reason;
 use super::names::Names;
 use super::rigs::{Applicant, NotAdmitted, Rigs};
 use super::storage::Store;
 use super::switchboard::{Brought, Lent, Pop, Receipt, Switchboard};
 use super::turns::Turns;
+use crate::values::Roles;
+use crate::values::suspicion::Reason;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::drawn::Drawn;
 use muster_protocol::job::{

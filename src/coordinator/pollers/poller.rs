@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::accounts::Roles;
 use crate::dispatch::{Extensions, Offer, Offering, Registration, ServedModel, SessionId};
 use crate::metering::Belief;
 use crate::names::Names;
 use crate::rigs::NotAdmitted;
 use crate::storage::{RigRow, Said, WorkerRow};
 use crate::switchboard::{Card, Gpus, News, Switchboard};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Capabilities, Formats, Job, JobId, Kind, Reach, RequestId};
 use muster_protocol::legacy::agent::BridgeAgent;
 use muster_protocol::legacy::words::Trade;

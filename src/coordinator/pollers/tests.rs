@@ -8,16 +8,14 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{pause, timeout};
 
 use super::{Ask, Badges, Made, NotTaken, Pollers};
-use crate::accounts::Caller;
+use crate::accounts::{Caller, Payer};
 use crate::clock::wall_clock;
 use crate::dispatch::{Settings, Standing, Submission, Wants};
-use crate::kudos::Payer;
 use crate::metering::Counted;
 use crate::names::Names;
 use crate::requests::Order;
 use crate::requests::orders::Asked;
-use crate::rigs::{Records, Rigs};
-use crate::state::DoorSettings;
+use crate::rigs::{Records, RigSettings, Rigs};
 use crate::storage::{Location, NewLogin, Said, Store};
 use crate::switchboard::{Books, JobStream, Switchboard};
 use muster_process::tasks::Tasks;
@@ -88,8 +86,14 @@ async fn place_waiting(ledger: &Ledger, patience: Duration) -> Place {
     let mut caller = Caller::anonymous();
     caller.account = store.log_in(login).await.unwrap().account;
     let board = Switchboard::start(Settings::default(), ledger.books(), &tasks);
-    let (records, doors) = (Records::new(store.modes()), DoorSettings::default());
-    let rigs = Rigs::start(records, board.clone(), store, &doors, &tasks);
+    let records = Records::new(store.modes());
+    let rigs = Rigs::start(
+        records,
+        board.clone(),
+        store,
+        RigSettings::default(),
+        &tasks,
+    );
     let words = (Names::default(), Badges::new(&[1; 32]));
     Place {
         pollers: Pollers::waiting(patience, board.clone(), rigs, (words, &tasks)),

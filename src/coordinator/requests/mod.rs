@@ -53,7 +53,6 @@ use super::dispatch::{Refusal, Standing, Submission};
 use super::media::Holding;
 use super::storage::{Dues, RequestRow, StorageError, Store, Wanted};
 use super::switchboard::{JobStream, Switchboard};
-use super::webhooks::Webhooks;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Job, Kind, Kudos, RequestId, UnixMillis};
 
@@ -88,10 +87,16 @@ pub struct Requests(Arc<Inner>);
 struct Inner {
     switchboard: Switchboard,
     store: Store,
-    webhooks: Webhooks,
+    listener: Arc<dyn ResultListener>,
     tasks: Tasks,
     shelves: RwLock<Shelves>,
     places: Mutex<Places>,
+}
+
+/// Gets the results of requests that name an address for them.
+pub trait ResultListener: std::fmt::Debug + Send + Sync {
+    /// Passes each further result of a request on to this address.
+    fn follow(&self, request: Arc<Request>, address: Arc<str>);
 }
 
 /// A request before it is accepted. All jobs are durable and of one account and kind.
@@ -157,13 +162,13 @@ impl Requests {
     pub fn start(
         switchboard: Switchboard,
         store: Store,
-        webhooks: Webhooks,
+        listener: Arc<dyn ResultListener>,
         tasks: &Tasks,
     ) -> Self {
         let requests = Self(Arc::new(Inner {
             switchboard,
             store,
-            webhooks,
+            listener,
             tasks: tasks.clone(),
             shelves: RwLock::default(),
             places: Mutex::default(),
@@ -284,7 +289,7 @@ impl Requests {
             sources,
         } = belongings;
         if let Some(address) = webhook {
-            self.0.webhooks.follow(request.clone(), address);
+            self.0.listener.follow(request.clone(), address);
         }
         let following = follower.follow(jobs.to_vec(), streams);
         let (requests, followed) = (self.clone(), request.clone());

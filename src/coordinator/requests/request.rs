@@ -364,10 +364,9 @@ pub mod tests {
     use std::time::Duration;
 
     use super::{Ended, Request};
-    use crate::accounts::Caller;
+    use crate::accounts::{Caller, Payer};
     use crate::clock::wall_clock;
     use crate::dispatch::{Settings, Standing, Submission};
-    use crate::kudos::Payer;
     use crate::names::Names;
     use crate::requests::orders::{Asked, Order};
     use crate::storage::{RequestRow, Wanted};

@@ -19,14 +19,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use crate::clock::wall_clock;
-use crate::state::LiveSettings;
 use crate::storage::{OpenResponse, ResponseRow, StorageError, Store};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, RequestId, UnixMillis};
@@ -53,12 +52,24 @@ const ACCEPTED_BEFORE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub struct Responses {
     store: Store,
-    settings: LiveSettings,
+    settings: Arc<RwLock<ResponseSettings>>,
     live: Arc<Mutex<HashMap<String, Arc<LiveResponse>>>>,
     memory: ResponseMemory,
     /// Notifies of ended responses.
     ended: Arc<watch::Sender<()>>,
     tasks: Tasks,
+}
+
+/// Settings that the operator may change at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseSettings {
+    /// Selects the responses to store.
+    pub store: StoreResponses,
+    /// Lifetime of stored responses.
+    pub kept: Duration,
+    /// Limits of an account's stored responses and their bytes.
+    pub most: usize,
+    pub most_bytes: usize,
 }
 
 /// Selects the responses to store.
@@ -99,23 +110,39 @@ pub enum NotRecorded {
 /// Limit of reads while an account's usage changes.
 const MOST_LOOKS: usize = 3;
 
+impl Default for ResponseSettings {
+    fn default() -> Self {
+        Self {
+            store: StoreResponses::default(),
+            kept: Duration::from_secs(30 * 24 * 3600),
+            most: 50_000,
+            most_bytes: 1 << 30,
+        }
+    }
+}
+
 impl Responses {
-    pub fn start(store: Store, settings: LiveSettings, tasks: &Tasks) -> Self {
+    pub fn start(store: Store, settings: ResponseSettings, tasks: &Tasks) -> Self {
         let responses = Self::with(store, settings, MemoryLimits::default(), tasks);
         let (store, stopping) = (responses.store.clone(), tasks.stopping());
         tasks.start(async move { stopping.run_until_cancelled(expire_on(store)).await });
         responses
     }
 
-    fn with(store: Store, settings: LiveSettings, limits: MemoryLimits, tasks: &Tasks) -> Self {
+    fn with(store: Store, settings: ResponseSettings, limits: MemoryLimits, tasks: &Tasks) -> Self {
         Self {
             store,
-            settings,
+            settings: Arc::new(RwLock::new(settings)),
             live: Arc::default(),
             memory: ResponseMemory::new(limits),
             ended: Arc::new(watch::Sender::new(())),
             tasks: tasks.clone(),
         }
+    }
+
+    /// Responses that are stored already keep their expiry.
+    pub fn change(&self, settings: ResponseSettings) {
+        *self.settings.write() = settings;
     }
 
     /// Starts a response. The request of a background response is stored until it ends, so that it can be restarted.
@@ -153,8 +180,9 @@ impl Responses {
             }
             (share, looks) = (now, looks + 1);
         };
-        let settings = self.settings.current();
-        let (most, most_bytes) = (settings.stored_responses, settings.stored_response_bytes);
+        let ResponseSettings {
+            most, most_bytes, ..
+        } = *self.settings.read();
         if stored.responses + share.unsaved >= most {
             return Err(NotRecorded::OverQuota(OverQuota::Responses(most)));
         }
@@ -308,7 +336,7 @@ impl Responses {
     /// On disk when this returns.
     pub async fn save(&self, live: &LiveResponse) -> Result<(), StorageError> {
         let _storing = live.storing.lock().await;
-        let expires_at = wall_clock().after(self.settings.current().responses_kept);
+        let expires_at = wall_clock().after(self.settings.read().kept);
         let Some(saving) = live.saving(expires_at) else {
             return Ok(());
         };

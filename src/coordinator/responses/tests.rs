@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    LinkError, MemoryFull, MemoryLimits, NotRecorded, OverQuota, Recording, RequestTexts, Responses,
+    LinkError, MemoryFull, MemoryLimits, NotRecorded, OverQuota, Recording, RequestTexts,
+    ResponseSettings, Responses,
 };
-use crate::state::DoorSettings;
 use crate::storage::tests::scratch::Scratch;
 use muster_protocol::job::AccountId;
 use muster_protocol::openai::responses::{Intent, Recorder};
@@ -14,13 +14,22 @@ const ALICE: AccountId = AccountId(1);
 const BOB: AccountId = AccountId(2);
 const MIB: usize = 1 << 20;
 
-async fn responses(scratch: &Scratch, limits: MemoryLimits, settings: DoorSettings) -> Responses {
+async fn responses(
+    scratch: &Scratch,
+    limits: MemoryLimits,
+    settings: ResponseSettings,
+) -> Responses {
     let store = scratch.open().await;
-    Responses::with(store, settings.into(), limits, &scratch.tasks)
+    Responses::with(store, settings, limits, &scratch.tasks)
 }
 
 async fn usual(scratch: &Scratch) -> Responses {
-    responses(scratch, MemoryLimits::default(), DoorSettings::default()).await
+    responses(
+        scratch,
+        MemoryLimits::default(),
+        ResponseSettings::default(),
+    )
+    .await
 }
 
 fn background() -> Intent {
@@ -99,7 +108,7 @@ async fn an_account_has_a_share_of_the_memory() {
         all: 4 * MIB,
         share: 2 * MIB,
     };
-    let responses = responses(&scratch, limits, DoorSettings::default()).await;
+    let responses = responses(&scratch, limits, ResponseSettings::default()).await;
     let intent = background();
     let record = |account| responses.record(account, &intent, None, texts(3 * MIB / 2));
     let first = record(ALICE).await.unwrap();
@@ -130,10 +139,10 @@ async fn an_account_has_a_share_of_the_memory() {
 #[tokio::test]
 async fn an_account_stores_so_many_responses_and_bytes() {
     let scratch = Scratch::sqlite();
-    let settings = DoorSettings {
-        stored_responses: 2,
-        stored_response_bytes: MIB,
-        ..DoorSettings::default()
+    let settings = ResponseSettings {
+        most: 2,
+        most_bytes: MIB,
+        ..ResponseSettings::default()
     };
     let responses = responses(&scratch, MemoryLimits::default(), settings).await;
     let intent = background();

@@ -1,11 +1,12 @@
 //! Whether an owner may register a worker of this name. The checks and their order are the public contract's: workers
 //! read the first error.
 
-use crate::accounts::{Caller, Roles};
+use crate::accounts::Caller;
 use crate::clock::wall_clock;
-use crate::moderation::Reason;
 use crate::profanity::is_profane;
 use crate::storage::{Crew, Joined, RigRow, StorageError, Store, WorkerError};
+use crate::values::Roles;
+use crate::values::suspicion::Reason;
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::words::{Trade, named};
 use muster_protocol::legacy::worker::check_new_name;

@@ -1,7 +1,8 @@
 //! Effects of ended jobs on their workers' records. Applied after the settlement, so that unsettled jobs do not count.
 
 use crate::dispatch::Facts;
-use crate::kudos::{Aside, Settlement, State};
+use crate::kudos::{Settlement, State};
+use crate::settlements::Aside;
 use muster_protocol::job::{Kudos, WorkerId};
 use muster_protocol::legacy::words::Trade;
 

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock::wall_clock;
-use crate::moderation::{Mark, Reason, TOO_MUCH, total};
 use crate::storage::{RigChange, RigNews, StorageError};
+use crate::values::suspicion::{Mark, Reason, TOO_MUCH, total};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::WorkerId;
 

@@ -33,14 +33,13 @@ use uuid::Uuid;
 
 use super::clock::wall_clock;
 use super::kudos::Prices;
-use super::moderation::{Mark, Reason};
-use super::modes::ModeSet;
 use super::names::Names;
-use super::state::DoorSettings;
 use super::storage::{
     Decision, Joined, RigChange, RigRow, Said, StorageError, Store, TeamShare, WorkerRow,
 };
 use super::switchboard::Switchboard;
+use crate::values::modes::ModeSet;
+use crate::values::suspicion::{Mark, Reason};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Targets, WorkerId};
 use muster_protocol::legacy::words::{Trade, named};
@@ -79,24 +78,38 @@ pub struct Rig {
     pub online: bool,
 }
 
+/// Settings by which workers are judged.
+#[derive(Debug, Clone, Default)]
+pub struct RigSettings {
+    /// Limits of workers per owner; `None` is unlimited.
+    pub quotas: Option<Quotas>,
+    pub names: Names,
+    pub sizes: Prices,
+}
+
 impl Rigs {
     pub fn start(
         records: Records,
         board: Switchboard,
         store: Store,
-        settings: &DoorSettings,
+        settings: RigSettings,
         tasks: &Tasks,
     ) -> Self {
-        if settings.worker_quotas.is_some() {
-            records.judge_by(settings.names.clone(), settings.sizes.clone());
+        let RigSettings {
+            quotas,
+            names,
+            sizes,
+        } = settings;
+        if quotas.is_some() {
+            records.judge_by(names.clone(), sizes.clone());
         }
         let rigs = Self(Arc::new(Inner {
             records,
             store,
             board,
-            quotas: settings.worker_quotas,
-            names: settings.names.clone(),
-            sizes: settings.sizes.clone(),
+            quotas,
+            names,
+            sizes,
             decided: watch::Sender::default(),
         }));
         keeper::start(&rigs, tasks);

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::dispatch::Terms;
 use crate::kudos::Prices;
-use crate::moderation::Reason;
-use crate::modes::{ModeSet, Reading};
 use crate::names::Names;
 use crate::storage::{RigNews, RigRow, Said, TeamShare};
+use crate::values::modes::{ModeSet, Reading};
+use crate::values::suspicion::Reason;
 use muster_protocol::job::WorkerId;
 use muster_protocol::legacy::words::Trade;
 
@@ -255,9 +255,9 @@ mod tests {
     use super::{
         MOST_DROPPED, MOST_DROPPED_IN_A_RAID, MOST_FORMS_DROPPED, ModeSet, Reading, Records,
     };
-    use crate::moderation::Reason;
     use crate::rigs::live::Seen;
     use crate::storage::Said;
+    use crate::values::suspicion::Reason;
     use muster_protocol::job::WorkerId;
     use muster_protocol::legacy::words::Trade;
 

@@ -26,7 +26,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::error::ApiError;
 use crate::sender::Sender;
-use crate::state::DoorSettings;
 use muster_process::memory;
 use muster_protocol::job::FailureKind;
 use muster_protocol::link::LARGEST_FRAME;
@@ -84,9 +83,9 @@ pub struct Room {
 }
 
 impl Memory {
-    pub fn new(settings: &DoorSettings) -> Self {
-        let largest =
-            |requests: usize| Pool::new(settings.largest_request.saturating_mul(requests));
+    /// For requests up to a limit in bytes. Buffers that stall for `standstill` are dropped when others need the memory.
+    pub fn new(largest_request: usize, standstill: Duration) -> Self {
+        let largest = |requests: usize| Pool::new(largest_request.saturating_mul(requests));
         Self(Arc::new(Stages {
             small: Pool::new(MOST_SMALL * SMALL),
             passing: largest(PASSING),
@@ -94,7 +93,7 @@ impl Memory {
             told: largest(TOLD),
             messages: Pool::new(MESSAGES * LARGEST_FRAME),
             shares: Shares::default(),
-            transits: Transits::new(settings.standstill),
+            transits: Transits::new(standstill),
         }))
     }
 

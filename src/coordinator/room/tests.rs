@@ -9,14 +9,10 @@ use super::{
 use crate::accounts::ANONYMOUS;
 use crate::error::ApiError;
 use crate::sender::Sender;
-use crate::state::DoorSettings;
 use muster_protocol::job::AccountId;
 
 fn memory() -> Memory {
-    Memory::new(&DoorSettings {
-        largest_request: 1 << 20,
-        ..DoorSettings::default()
-    })
+    Memory::new(1 << 20, Duration::from_secs(5))
 }
 
 fn all(stage: Stage) -> usize {

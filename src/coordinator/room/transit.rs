@@ -249,16 +249,12 @@ mod tests {
 
     use super::{LetGo, Transit};
     use crate::room::{Memory, PASSING};
-    use crate::state::DoorSettings;
 
     const LARGEST: usize = 1 << 20;
     const ALL: usize = PASSING * LARGEST;
 
     fn memory() -> Memory {
-        Memory::new(&DoorSettings {
-            largest_request: LARGEST,
-            ..DoorSettings::default()
-        })
+        Memory::new(LARGEST, Duration::from_secs(5))
     }
 
     fn transit(memory: &Memory, bytes: usize) -> Transit {

@@ -1,22 +1,15 @@
 //! Shared keys: their owner pays for requests made with them, within a budget and until an expiry, and lends their
 //! priority. A key is a UUID, and knowing it is permission to use and read it.
-//!
-//! | file | contents |
-//! | --- | --- |
-//! | `key` | a shared key and its changes |
-
-mod key;
-
-pub use key::{KeyChange, NewKey, SharedKey};
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::accounts::{ANONYMOUS, Caller, Roles, Seal};
+use super::accounts::{ANONYMOUS, Caller};
 use super::clock::wall_clock;
 use super::display_name::{FORBIDDEN, is_readable};
 use super::storage::{StorageError, Store};
+use super::values::{NewSharedKey, Roles, Seal, SharedKey, SharedKeyChange};
 use muster_protocol::job::{AccountId, Kudos, SharedKeyId, SharedKeyText, UnixMillis};
 use muster_protocol::legacy::shared_key::{JobLimits, SharedKeyInput, UNLIMITED};
 use muster_protocol::legacy::{Code, Refusal};
@@ -71,7 +64,7 @@ impl Sharing {
         let (now, asked) = (wall_clock(), asked.creates());
         let text = SharedKeyText::new(Uuid::new_v4());
         let id = self.seal.number_of(text);
-        let key = NewKey {
+        let key = NewSharedKey {
             id,
             sealed: self.seal.close_key(text),
             owner: owner.account,
@@ -164,7 +157,7 @@ impl Sharing {
     ) -> Result<SharedKey, NotShared> {
         let key = self.of(owner, id).await?;
         Code::NoSharedKeyModSelected.when(asked.changes_nothing())?;
-        let change = KeyChange {
+        let change = SharedKeyChange {
             id: key.id,
             owner: owner.account,
             name: asked.name.map(checked_name).transpose()?,
@@ -254,7 +247,7 @@ fn unknown() -> NotShared {
 #[cfg(test)]
 mod tests {
     use super::{budget, expiry, most_keys};
-    use crate::accounts::Roles;
+    use crate::values::Roles;
     use muster_protocol::job::{Kudos, UnixMillis};
 
     #[test]

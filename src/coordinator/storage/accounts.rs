@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 
-use crate::accounts::{Login, Means, Roles, Scopes};
-use crate::people::Alias;
+use crate::values::{Alias, Login, Means, Roles, Scopes};
 use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::keys::touch_keys;

@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AssertSqlSafe, Row};
 use uuid::Uuid;
 
-use crate::styles::{Collection, Member};
+use crate::values::styles::{Collection, Member};
 use muster_protocol::job::{AccountId, UnixMillis};
 use muster_protocol::legacy::style::{PAGE, Sort};
 use muster_protocol::legacy::words::{Making, Word};

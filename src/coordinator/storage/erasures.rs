@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::accounts::Roles;
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::keys::{revoke_all, touch_keys};

@@ -3,11 +3,10 @@
 //! Every change of a key raises the counter `keys`, in the same transaction, which notifies other processes.
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 
-use crate::accounts::{KeyId, Means, Roles, Scopes};
+use crate::values::{KeyId, Means, Roles, Scopes};
 use muster_protocol::job::{AccountId, UnixMillis};
 
 use super::revisions::{self, Topic};

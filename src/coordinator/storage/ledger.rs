@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use crate::accounts::Means;
+use crate::values::Means;
 use muster_protocol::job::{AccountId, JobId, Kudos};
 
 use super::rows::Stored;

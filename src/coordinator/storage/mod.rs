@@ -116,6 +116,7 @@ pub use recent::{AccountJob, RecentJob};
 pub use replies::ReplyRow;
 pub use requests::{Dues, OpenRequest, RequestRow, ResultRow, Wanted};
 pub use responses::{OpenResponse, ResponseHead, ResponseRow, ResponseUsage};
+pub use retention::HITS_KEPT;
 pub use revisions::Topic;
 pub use rigs::{
     Crew, Decided, Decision, Owner, RigChange, RigNews, RigRow, Said, Tally, Team, TeamShare,
@@ -131,15 +132,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::AnyConnection;
-use sqlx::AnyPool;
 use sqlx::any::{AnyPoolOptions, install_default_drivers};
-use sqlx::{ConnectOptions, Connection, Executor};
+use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::leadership::{Leadership, Tenure};
-use crate::modes::Reading;
+use crate::values::modes::Reading;
 use muster_process::tasks::Tasks;
 
 use dialect::Dialect;

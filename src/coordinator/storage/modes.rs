@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 use tokio::sync::watch;
 
-use crate::modes::{ModeSet, Reading, Switch};
+use crate::values::modes::{ModeSet, Reading, Switch};
 
 use super::write::Change;
 use super::{StorageError, Store};

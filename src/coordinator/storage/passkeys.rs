@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use crate::accounts::Roles;
+use crate::values::Roles;
 
 use super::{StorageError, Store};
 

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info};
 
 use crate::clock::wall_clock;
-use crate::modes::{ModeSet, Reading};
+use crate::values::modes::{ModeSet, Reading};
 use muster_process::tasks::Tasks;
 
 use super::file::{Companions, OpenFiles};

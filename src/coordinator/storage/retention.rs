@@ -13,14 +13,12 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::clock::wall_clock;
-use crate::moderation::HITS_KEPT;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
@@ -29,6 +27,9 @@ use super::rows::{Stored, all};
 use super::script::{Column, Table, Verb, insert};
 use super::write::Change;
 use super::{StorageError, Store};
+
+/// How long refused prompts count towards later blocks.
+pub const HITS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Jobs and postings per step: a few hundredths of a second of the writer.
 const STEP: u32 = 500;

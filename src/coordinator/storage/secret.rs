@@ -7,7 +7,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
-use crate::accounts::{Seal, Sealed};
+use crate::values::{Seal, Sealed};
 use muster_protocol::job::SharedKeyText;
 
 use super::dialect::Dialect;

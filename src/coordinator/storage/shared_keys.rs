@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, AssertSqlSafe, Row};
 
 use crate::kudos::{Posted, Posting};
-use crate::sharing::{KeyChange, NewKey, SharedKey};
+use crate::values::{NewSharedKey, SharedKey, SharedKeyChange};
 use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 
@@ -47,7 +47,7 @@ macro_rules! select_keys {
 
 impl Store {
     /// False at the owner's limit of shared keys.
-    pub async fn create_shared_key(&self, key: NewKey) -> Result<bool, StorageError> {
+    pub async fn create_shared_key(&self, key: NewSharedKey) -> Result<bool, StorageError> {
         self.change(key).await
     }
 
@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// False if the owner has no such key.
-    pub async fn change_shared_key(&self, change: KeyChange) -> Result<bool, StorageError> {
+    pub async fn change_shared_key(&self, change: SharedKeyChange) -> Result<bool, StorageError> {
         self.change(change).await
     }
 
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-impl Change for NewKey {
+impl Change for NewSharedKey {
     type Answer = bool;
 
     fn apply<'a>(
@@ -144,7 +144,7 @@ impl Change for NewKey {
     }
 }
 
-impl Change for KeyChange {
+impl Change for SharedKeyChange {
     type Answer = bool;
 
     fn apply<'a>(

@@ -7,8 +7,8 @@ use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{AnyConnection, Row};
 
-use crate::accounts::Roles;
-use crate::moderation::{Mark, Reason, total};
+use crate::values::Roles;
+use crate::values::suspicion::{Mark, Reason, total};
 use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
 use super::write::Change;

@@ -2,8 +2,8 @@
 
 use uuid::Uuid;
 
-use super::{Collection, Params, Style, Use};
 use crate::storage::{StorageError, Store};
+use crate::values::styles::{Collection, Params, Style, Use};
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::style::name::{Named, StyleName};

@@ -4,7 +4,9 @@ use proptest::prelude::{Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Example, ExampleChange, NotChanged, Recipe, is_findable};
+use crate::values::styles::{
+    Example, ExampleChange, NotChanged, Recipe, RecipeChange, is_findable,
+};
 use muster_protocol::legacy::style::image::ModelStyleInputImage;
 use muster_protocol::legacy::style::text::ModelStyleInputText;
 use muster_protocol::legacy::{Body, Code};
@@ -145,7 +147,7 @@ fn the_parameters_of_a_style_go_together_and_with_its_models() {
 fn a_change_leaves_what_it_does_not_name() {
     let body = json!({"name": "oil", "models": ["m"], "tags": ["t"], "params": {"top_k": 3}, "public": false});
     let recipe = Recipe::from(ModelStyleInputText::read(body).unwrap());
-    let renamed = recipe.clone().changed(super::RecipeChange {
+    let renamed = recipe.clone().changed(RecipeChange {
         name: Some("ink".to_owned()),
         ..Default::default()
     });

@@ -67,7 +67,6 @@ use super::dispatch::{
     BegunOutput, Input, Limits, Refusal, Registration, SessionId, Settings, Submission,
 };
 use super::leadership::Leadership;
-use super::workers::frames;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::Job;
 
@@ -86,6 +85,8 @@ pub struct Switchboard {
     shared: Arc<Shared>,
     /// Requests wait for workers until then.
     workers_by: Option<Instant>,
+    /// Adds requirements to jobs before they are queued.
+    mark: fn(&mut Arc<Job>),
 }
 
 /// State that is read or written without a message to the task.
@@ -143,6 +144,7 @@ impl Switchboard {
             messages,
             shared,
             workers_by: None,
+            mark: |_| {},
         }
     }
 
@@ -153,6 +155,12 @@ impl Switchboard {
             workers_by: Some(until),
             ..self
         }
+    }
+
+    /// `mark` adds requirements to jobs before they are queued.
+    #[must_use]
+    pub fn marking(self, mark: fn(&mut Arc<Job>)) -> Self {
+        Self { mark, ..self }
     }
 
     /// Queues all jobs of the request, or none. Returns a stream for each, in order; dropping one cancels its job.
@@ -166,7 +174,7 @@ impl Switchboard {
         mut submission: Submission,
         begun: Vec<BegunOutput>,
     ) -> Result<Vec<JobStream>, Refusal> {
-        submission.jobs.iter_mut().for_each(frames::mark_large);
+        submission.jobs.iter_mut().for_each(self.mark);
         while let Some(until) = self.awaits_workers() {
             let Submission { jobs, standing } = &submission;
             let (jobs, standing) = (jobs.clone(), *standing);

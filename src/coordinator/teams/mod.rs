@@ -5,12 +5,13 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use super::accounts::{ANONYMOUS, Caller, Roles};
+use super::accounts::{ANONYMOUS, Caller};
 use super::clock::wall_clock;
 use super::display_name::{FORBIDDEN, is_readable};
 use super::profanity::is_profane;
 use super::rigs::{Rig, Rigs};
 use super::storage::{NewTeam, StorageError, Store, TeamChange, TeamChanged, TeamRow};
+use crate::values::Roles;
 use muster_protocol::legacy::team::{CreateTeamInput, ModifyTeamInput};
 use muster_protocol::legacy::worker::kept_name;
 use muster_protocol::legacy::{Code, Refusal};

@@ -30,7 +30,7 @@ use tracing::warn;
 
 use super::egress::Egress;
 use super::media::Media;
-use super::requests::Request;
+use super::requests::{Request, ResultListener};
 use super::storage::Store;
 use super::turns::{Turn, Turns};
 use muster_process::tasks::Tasks;
@@ -84,16 +84,6 @@ impl Webhooks {
         }
     }
 
-    /// Calls this address with each further result of a request.
-    pub fn follow(&self, request: Arc<Request>, address: Arc<str>) {
-        let (webhooks, stopping) = (self.clone(), self.tasks.stopping());
-        let known = listen::known(&request);
-        self.tasks.start(async move {
-            let listening = listen::listen(webhooks, request, address, known);
-            stopping.run_until_cancelled(listening).await
-        });
-    }
-
     fn tell(&self, told: Told) {
         let parties = Party::all_of(told.request.account, &told.address);
         let Some(waiting) = self.room_for(&parties) else {
@@ -128,5 +118,16 @@ impl Webhooks {
         if let Some(call) = told.call(&self.media).await {
             deliver::deliver(&self.egress, &call).await;
         }
+    }
+}
+
+impl ResultListener for Webhooks {
+    fn follow(&self, request: Arc<Request>, address: Arc<str>) {
+        let (webhooks, stopping) = (self.clone(), self.tasks.stopping());
+        let known = listen::known(&request);
+        self.tasks.start(async move {
+            let listening = listen::listen(webhooks, request, address, known);
+            stopping.run_until_cancelled(listening).await
+        });
     }
 }

@@ -12,9 +12,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use crate::accounts::{Accounts, Caller, Denied, NoOwner, Roles, Scopes};
-use crate::moderation::{Moderation, Reason};
+use crate::accounts::{Accounts, Caller, Denied, NoOwner};
+use crate::moderation::Moderation;
 use crate::rigs::{Applicant as Owner, NotAdmitted, Rigs};
+use crate::values::suspicion::Reason;
+use crate::values::{Roles, Scopes};
 use muster_protocol::job::{AccountId, WorkerId};
 use muster_protocol::link::Key;
 

@@ -72,14 +72,13 @@ mod tests {
 
     use super::MessageRoom;
     use crate::room::Memory;
-    use crate::state::DoorSettings;
     use muster_process::intake::{MessageBudget, MessageRefused};
 
     const LARGEST: usize = muster_protocol::link::LARGEST_FRAME;
 
     #[tokio::test(start_paused = true)]
     async fn messages_that_stand_still_give_way_and_those_that_were_read_are_counted() {
-        let memory = Memory::new(&DoorSettings::default());
+        let memory = Memory::new(64 << 20, Duration::from_secs(5));
         let mut sockets: Vec<_> = (0..5).map(|_| MessageRoom::new(memory.clone())).collect();
         let full = |error: std::io::Error| MessageRefused::of(&error);
         for socket in &mut sockets[..4] {

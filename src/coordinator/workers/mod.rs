@@ -36,6 +36,7 @@ mod uploads;
 mod wording;
 
 pub use admission::Rejection;
+pub use frames::mark_large;
 pub use gate::{Admitted, Applicant, ConnectScopes, Denial, Gate, Notices, Revoked, check};
 pub use payload::output_room;
 
@@ -60,7 +61,6 @@ use super::names::Names;
 use super::pictures::Results;
 use super::rigs::Rigs;
 use super::room::Memory;
-use super::state::DoorSettings;
 use super::switchboard::{Card, Gpus, Order, Orders, Switchboard};
 use muster_process::intake::Intake;
 use muster_protocol::job::{Capabilities, Reach};
@@ -125,7 +125,7 @@ impl Default for WorkersSettings {
             results: None,
             retired_models: Vec::new(),
             registration_patience: Duration::from_secs(5),
-            memory: Memory::new(&DoorSettings::default()),
+            memory: Memory::new(64 << 20, Duration::from_secs(5)),
             ping_every: Duration::from_secs(10),
             silence: Duration::from_secs(60),
             write_patience: Duration::from_secs(10),

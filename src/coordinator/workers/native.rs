@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use muster_protocol::anthropic::MessageReader;
-use muster_protocol::dialect::{NativeEnd, NativeError, NativeReader};
 use muster_protocol::job::{Event, Failure, FinishReason, Formats, NativeBody, Usage};
 use muster_protocol::link::{About, Done, ErrorFrame};
+use muster_protocol::openai::chat::{NativeEnd, NativeError, NativeReader};
 use muster_protocol::openai::responses::ResponseReader;
 
 use super::wording;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
 use crate::job::{FinishReason, Formats, Usage};
-use crate::openai::chat::{ChatRequest, Ending, Head};
+use crate::openai::chat::{ChatRequest, Dialect, Ending, Head, ReplyBuilder, StreamWriter};
 
 use super::message::MessageBuilder;
 use super::stream::MessageEventWriter;

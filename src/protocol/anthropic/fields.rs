@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Reading;
 use crate::job::{Formats, NativeBody};
-use crate::openai::chat::IgnoredFields;
+use crate::openai::chat::Reading;
 use crate::openai::field::{self, Field};
 use crate::openai::shape::kind;
-use crate::openai::{Problem, Shape, Strictness};
+use crate::openai::{IgnoredFields, Problem, Shape, Strictness};
 
 use super::conversation::{self, ChatMessages};
 use super::dialect::{MessagesDialect, Signer};

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::ReplyBuilder;
 use crate::job::{Channel, Event, FinishReason, Usage};
-use crate::openai::chat::{Ending, Grid, Head};
+use crate::openai::chat::{Ending, Grid, Head, ReplyBuilder};
 
 use super::dialect::{AnswerOptions, Stop, call_id, usage};
 use super::thinking::ThinkingShown;

@@ -7,7 +7,7 @@
 //! | `blocks` | one content block |
 //! | `thinking` | whether the model thinks, and whether the reply shows it |
 //! | `tools`, `known_tools` | tools, and which of them may be used; those whose schemas clients do not send |
-//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
+//! | `dialect` | the [`Dialect`](crate::openai::chat::Dialect) of this API |
 //! | `message` | one message at the end |
 //! | `stream` | the events of a stream |
 //! | `native` | a public worker's reply in this API, as events |

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::dialect::{NativeEnd, NativeError, NativeReader};
 use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent, Usage};
+use crate::openai::chat::{NativeEnd, NativeError, NativeReader};
 
 /// Reads one message.
 #[derive(Debug, Default)]
@@ -334,8 +334,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::MessageReader;
-    use crate::dialect::{NativeEnd, NativeError, NativeReader};
     use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent, Usage};
+    use crate::openai::chat::{NativeEnd, NativeError, NativeReader};
 
     fn read(events: &[Value]) -> (Vec<Event>, NativeEnd) {
         let (mut reader, mut out) = (Box::new(MessageReader::default()), Vec::new());

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::dialect::StreamWriter;
 use crate::job::{Channel, Event, TokenEvent, ToolCallEvent, Usage};
 use crate::openai::Problem;
-use crate::openai::chat::{Ending, Grid, Head};
+use crate::openai::chat::{Ending, Grid, Head, StreamWriter};
 use crate::openai::error::body;
 use crate::openai::text::put_escaped;
 

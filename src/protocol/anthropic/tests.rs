@@ -6,11 +6,9 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{Purpose, Signer, read};
-use crate::dialect::{Dialect, Reading};
 use crate::job::{Channel, Event, FinishReason, RequestId, TokenEvent, ToolCallEvent, Usage};
-use crate::openai::Problem;
-use crate::openai::Strictness;
-use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
+use crate::openai::chat::{ChatRequest, Dialect, Ending, Grid, Head, Reading};
+use crate::openai::{IgnoredFields, Problem, Strictness};
 
 /// Signs with the length.
 #[derive(Debug)]

@@ -7,10 +7,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
-use crate::dialect::{ReplyBuilder, StreamWriter};
 use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent, Usage};
 use crate::openai::Problem;
-use crate::openai::chat::{Ending, Grid, Head, logprob};
+use crate::openai::chat::{Ending, Grid, Head, ReplyBuilder, StreamWriter, logprob};
 
 use super::error_body;
 use super::fields::Door;

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
 use crate::job::{KeepAlive, TextInput};
 use crate::openai::Problem;
-use crate::openai::chat::{ChatRequest, Head};
+use crate::openai::chat::{ChatRequest, Dialect, Head, ReplyBuilder, StreamWriter};
 
 use super::answer::{Answer, LineWriter};
 use super::fields::Door;

@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Reading;
 use crate::job::KeepAlive;
-use crate::openai::chat::IgnoredFields;
+use crate::openai::chat::Reading;
 use crate::openai::field::{self, Field, FieldRow};
 use crate::openai::shape::kind;
-use crate::openai::{Problem, Shape, Strictness};
+use crate::openai::{IgnoredFields, Problem, Shape, Strictness};
 
 use super::answer::moment;
 use super::dialect::OllamaDialect;

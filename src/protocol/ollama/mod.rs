@@ -5,7 +5,7 @@
 //! | `fields` | every field of a request, declared once |
 //! | `options` | the fields of `options` |
 //! | `messages` | messages to chat messages |
-//! | `dialect` | the API as a [`Dialect`](crate::dialect::Dialect) |
+//! | `dialect` | the API as a [`Dialect`](crate::openai::chat::Dialect) |
 //! | `answer` | a reply at the end, or its lines as they come |
 //! | `embed` | texts to vectors |
 //! | `pull` | downloads of models |

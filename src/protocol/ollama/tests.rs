@@ -4,12 +4,11 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{Door, EmbedRequest, LoadRequest, drop_oldest, droppable, error_body, read};
-use crate::dialect::Reading;
 use crate::job::{
     Channel, Event, FinishReason, RequestId, TextInput, TokenEvent, ToolCallEvent, Usage, Vector,
 };
-use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
-use crate::openai::{Problem, Strictness};
+use crate::openai::chat::{ChatRequest, Ending, Grid, Head, Reading};
+use crate::openai::{IgnoredFields, Problem, Strictness};
 
 fn reading(body: Value, door: Door) -> Result<Reading, Problem> {
     read(body, door, &IgnoredFields::None)

@@ -5,9 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::job::FailureKind;
 
-use super::chat::IgnoredFields;
 use super::nearest::{nearest, shortened};
-use super::{Problem, Shape, Strictness};
+use super::{IgnoredFields, Problem, Shape, Strictness};
 
 /// A field of a request, parsed into a `D`.
 pub struct Field<D> {

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::Problem;
-use super::images::{progress_token, text};
+use super::shape::text;
+
+const LONGEST_TOKEN: usize = 128;
 
 /// How the client gets an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -345,4 +347,15 @@ pub fn reply_schema() -> Value {
             "grid": MediaGrid::schema(),
         },
     })
+}
+
+fn progress_token(token: String) -> Result<String, Problem> {
+    match token.len() {
+        1..=LONGEST_TOKEN => Ok(token),
+        found => {
+            let message =
+                format!("progress_token must have 1 to {LONGEST_TOKEN} bytes, found {found}");
+            Err(Problem::invalid("progress_token", message))
+        }
+    }
 }

@@ -16,6 +16,7 @@
 //! | [`json`] | untrusted bytes to JSON, with precise errors |
 //! | [`error`] | a failure in OpenAI's shape |
 //! | `field`, [`shape`], [`nearest`] | fields declared once: reading, refusing and describing them |
+//! | `ignored_fields` | fields that are left aside |
 //! | `problem` | the error of a request, and its field |
 //! | `text` | JSON strings written straight into a buffer |
 
@@ -38,10 +39,12 @@ pub mod speech;
 
 pub mod field;
 mod field_path;
+mod ignored_fields;
 mod problem;
 pub mod text;
 pub mod videos;
 
+pub use ignored_fields::IgnoredFields;
 pub use problem::Problem;
 pub use shape::Shape;
 

@@ -120,6 +120,14 @@ pub fn kind(value: &Value) -> String {
     }
 }
 
+/// Empty for other values.
+pub fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        _ => String::new(),
+    }
+}
+
 /// An integer, also when it is written as 3.0.
 pub fn whole(value: &Value) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -2,6 +2,7 @@
 //! calls that are banned. Every path that a file of `src/` names is looked up, in `use` trees, in code and in macros.
 
 mod clocks;
+mod cycles;
 mod paths;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,303 @@ use paths::Named;
 
 /// The sibling modules that a module of a crate may use. Every module of these crates has a row.
 const SIBLINGS: &[(&str, &[&str])] = &[
+    (
+        "coordinator/accounts",
+        &["clock", "dispatch", "storage", "values"],
+    ),
+    ("coordinator/address", &[]),
+    ("coordinator/billing", &[]),
+    ("coordinator/clock", &[]),
+    ("coordinator/condition", &[]),
+    ("coordinator/dispatch", &[]),
+    ("coordinator/display_name", &[]),
+    ("coordinator/documents", &[]),
+    ("coordinator/egress", &[]),
+    (
+        "coordinator/erasure",
+        &[
+            "accounts",
+            "clock",
+            "media",
+            "requests",
+            "responses",
+            "storage",
+            "switchboard",
+            "values",
+        ],
+    ),
+    ("coordinator/error", &["dispatch", "values"]),
+    ("coordinator/file_id", &[]),
+    (
+        "coordinator/front",
+        &[
+            "accounts",
+            "condition",
+            "http",
+            "leadership",
+            "start_error",
+            "state",
+            "storage",
+        ],
+    ),
+    (
+        "coordinator/http",
+        &[
+            "accounts",
+            "address",
+            "billing",
+            "clock",
+            "condition",
+            "dispatch",
+            "display_name",
+            "documents",
+            "egress",
+            "erasure",
+            "error",
+            "file_id",
+            "kudos",
+            "leadership",
+            "local_models",
+            "media",
+            "messages",
+            "metering",
+            "moderation",
+            "modes",
+            "names",
+            "passkeys",
+            "people",
+            "pictures",
+            "pollers",
+            "profanity",
+            "progress",
+            "requests",
+            "responses",
+            "rigs",
+            "room",
+            "secrets",
+            "sender",
+            "sharing",
+            "state",
+            "stats",
+            "storage",
+            "styles",
+            "switchboard",
+            "teams",
+            "values",
+            "workers",
+        ],
+    ),
+    ("coordinator/kudos", &["dispatch", "metering", "values"]),
+    ("coordinator/leadership", &[]),
+    ("coordinator/local_models", &[]),
+    ("coordinator/media", &["clock", "file_id"]),
+    (
+        "coordinator/messages",
+        &["accounts", "clock", "rigs", "storage"],
+    ),
+    ("coordinator/metering", &["secrets"]),
+    (
+        "coordinator/moderation",
+        &["address", "clock", "names", "storage", "values"],
+    ),
+    ("coordinator/modes", &["requests", "storage", "values"]),
+    ("coordinator/names", &[]),
+    ("coordinator/passkeys", &["storage", "values"]),
+    (
+        "coordinator/people",
+        &[
+            "accounts",
+            "clock",
+            "kudos",
+            "rigs",
+            "storage",
+            "switchboard",
+            "values",
+        ],
+    ),
+    (
+        "coordinator/pictures",
+        &["egress", "media", "sender", "turns"],
+    ),
+    (
+        "coordinator/pollers",
+        &[
+            "accounts",
+            "dispatch",
+            "metering",
+            "names",
+            "rigs",
+            "storage",
+            "switchboard",
+            "turns",
+            "values",
+        ],
+    ),
+    ("coordinator/profanity", &[]),
+    ("coordinator/progress", &[]),
+    (
+        "coordinator/requests",
+        &[
+            "accounts",
+            "clock",
+            "dispatch",
+            "kudos",
+            "media",
+            "names",
+            "storage",
+            "switchboard",
+            "values",
+        ],
+    ),
+    ("coordinator/responses", &["clock", "error", "storage"]),
+    (
+        "coordinator/rigs",
+        &[
+            "accounts",
+            "clock",
+            "dispatch",
+            "kudos",
+            "names",
+            "profanity",
+            "settlements",
+            "storage",
+            "switchboard",
+            "values",
+        ],
+    ),
+    ("coordinator/room", &["error", "sender"]),
+    ("coordinator/secrets", &[]),
+    ("coordinator/sender", &["accounts", "address"]),
+    (
+        "coordinator/settlements",
+        &["clock", "dispatch", "kudos", "storage", "switchboard"],
+    ),
+    (
+        "coordinator/sharing",
+        &["accounts", "clock", "display_name", "storage", "values"],
+    ),
+    (
+        "coordinator/start",
+        &[
+            "accounts",
+            "condition",
+            "dispatch",
+            "egress",
+            "erasure",
+            "front",
+            "http",
+            "kudos",
+            "leadership",
+            "local_models",
+            "media",
+            "messages",
+            "moderation",
+            "modes",
+            "passkeys",
+            "people",
+            "pictures",
+            "pollers",
+            "requests",
+            "responses",
+            "rigs",
+            "room",
+            "settlements",
+            "start_error",
+            "state",
+            "stats",
+            "storage",
+            "switchboard",
+            "webhooks",
+            "workers",
+        ],
+    ),
+    (
+        "coordinator/start_error",
+        &["accounts", "http", "media", "storage"],
+    ),
+    (
+        "coordinator/state",
+        &[
+            "accounts",
+            "address",
+            "billing",
+            "condition",
+            "documents",
+            "erasure",
+            "kudos",
+            "local_models",
+            "media",
+            "messages",
+            "moderation",
+            "modes",
+            "names",
+            "passkeys",
+            "people",
+            "pictures",
+            "pollers",
+            "requests",
+            "responses",
+            "rigs",
+            "stats",
+            "storage",
+            "switchboard",
+            "workers",
+        ],
+    ),
+    ("coordinator/stats", &["clock", "storage"]),
+    (
+        "coordinator/storage",
+        &[
+            "billing",
+            "clock",
+            "display_name",
+            "file_id",
+            "kudos",
+            "leadership",
+            "values",
+        ],
+    ),
+    ("coordinator/styles", &["storage", "values"]),
+    (
+        "coordinator/switchboard",
+        &["clock", "dispatch", "leadership", "metering"],
+    ),
+    (
+        "coordinator/teams",
+        &[
+            "accounts",
+            "clock",
+            "display_name",
+            "profanity",
+            "rigs",
+            "storage",
+            "values",
+        ],
+    ),
+    ("coordinator/turns", &[]),
+    ("coordinator/values", &[]),
+    (
+        "coordinator/webhooks",
+        &[
+            "accounts", "clock", "egress", "media", "requests", "storage", "turns",
+        ],
+    ),
+    (
+        "coordinator/workers",
+        &[
+            "accounts",
+            "dispatch",
+            "media",
+            "metering",
+            "moderation",
+            "names",
+            "pictures",
+            "rigs",
+            "room",
+            "switchboard",
+            "values",
+        ],
+    ),
     ("engine/networks", &[]),
     ("engine/runtime", &["networks"]),
     ("media/image", &["media_type"]),
@@ -477,6 +775,15 @@ fn module_of(file: &str) -> Option<String> {
 
 fn violations(file: &str, text: &str) -> Vec<String> {
     let named = Named::in_file(file, text);
+    let siblings = match is_of_tests(file) {
+        true => Vec::new(),
+        false => Named::outside_tests(file, text).paths,
+    };
+    let siblings = siblings.iter().filter_map(|path| {
+        let to = path.get(1).filter(|_| path[0] == "crate")?;
+        let reason = unlawful_sibling(file, to)?;
+        Some(format!("src/{file} names {}: {reason}", path.join("::")))
+    });
     let paths = named.paths.iter().filter_map(|path| {
         let reason = objection(file, path)?;
         Some(format!("src/{file} names {}: {reason}", path.join("::")))
@@ -488,7 +795,7 @@ fn violations(file: &str, text: &str) -> Vec<String> {
     let derives = derives.map(|name| {
         format!("src/{file} derives {name}, which only the rim does: {DERIVES_SERDE:?}")
     });
-    paths.chain(derives).collect()
+    siblings.chain(paths).chain(derives).collect()
 }
 
 fn objection(file: &str, path: &[String]) -> Option<String> {
@@ -502,9 +809,6 @@ fn objection(file: &str, path: &[String]) -> Option<String> {
         return Some(format!("{API} is the AI Horde API, one door of many"));
     }
     let name = path.first()?;
-    if name == "crate" {
-        return unlawful_sibling(file, path.get(1)?);
-    }
     if file == "main.rs" && name == "muster" && path.get(1).is_some_and(|part| part != "cli") {
         return Some("main.rs may use cli".to_owned());
     }
@@ -518,6 +822,11 @@ fn names_an_api(path: &[String]) -> bool {
     is_protocol
         && path.get(1).is_some_and(|part| part == API)
         && !path[2..].starts_with(&TABLE.map(str::to_owned))
+}
+
+/// Files of tests alone, which may use what they test with.
+fn is_of_tests(file: &str) -> bool {
+    file.contains("tests/") || file.ends_with("tests.rs")
 }
 
 fn unlawful_sibling(file: &str, to: &str) -> Option<String> {

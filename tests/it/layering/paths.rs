@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::root;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemMod, ItemUse, Macro, UseTree};
+use syn::{Attribute, Item, ItemMod, ItemUse, Macro, UseTree};
 
 pub struct Named {
     pub paths: Vec<Vec<String>>,
@@ -17,16 +17,43 @@ impl Named {
     /// `file` is relative to `src/`.
     pub fn in_file(file: &str, text: &str) -> Self {
         let syntax = syn::parse_file(text).unwrap_or_else(|error| panic!("src/{file}: {error}"));
+        Self::in_syntax(file, &syntax)
+    }
+
+    /// The same without items of tests and of documents.
+    pub fn outside_tests(file: &str, text: &str) -> Self {
+        let mut syntax =
+            syn::parse_file(text).unwrap_or_else(|error| panic!("src/{file}: {error}"));
+        syntax.items.retain(|item| !is_conditional(item));
+        Self::in_syntax(file, &syntax)
+    }
+
+    fn in_syntax(file: &str, syntax: &syn::File) -> Self {
         let mut imports = Reader::new(file, Stage::Imports);
-        imports.visit_file(&syntax);
+        imports.visit_file(syntax);
         let mut reader = Reader::new(file, Stage::Everything);
         reader.brought_in = imports.brought_in;
-        reader.visit_file(&syntax);
+        reader.visit_file(syntax);
         Self {
             paths: reader.paths,
             derives: reader.derives,
         }
     }
+}
+
+/// Whether an item exists for tests or documents alone.
+fn is_conditional(item: &Item) -> bool {
+    let attributes = match item {
+        Item::Mod(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => return false,
+    };
+    attributes.iter().any(|attribute| {
+        let condition = attribute.meta.require_list();
+        condition.is_ok_and(|list| {
+            list.path.is_ident("cfg") && ["test", "doc"].contains(&list.tokens.to_string().as_str())
+        })
+    })
 }
 
 /// A file's path from the root of its crate: a folder of `src/` with a manifest is one.

@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::Kudos;
 use muster::protocol::legacy::Code;
 use serde_json::{Value, json};

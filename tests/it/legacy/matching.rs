@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::address::Network;
-use muster::coordinator::http::PeerAddress;
+use muster::coordinator::http::serve::PeerAddress;
 use muster::coordinator::names::Names;
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::Kudos;
 use muster_testing::eventually;
 use serde_json::{Value, json};

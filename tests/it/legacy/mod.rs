@@ -34,14 +34,14 @@ mod teams;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Caller, Roles, Scopes};
+use muster::coordinator::accounts::{Caller, Payer};
 use muster::coordinator::clock::wall_clock;
 use muster::coordinator::dispatch::Standing;
-use muster::coordinator::kudos::Payer;
 use muster::coordinator::names::Names;
 use muster::coordinator::requests::Order;
 use muster::coordinator::requests::orders::Asked;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{Body as Asks, Kudos, RequestId};
 use muster::protocol::legacy::Body as _;
 use muster::protocol::legacy::text::request::GenerationInputText;

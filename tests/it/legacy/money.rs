@@ -3,9 +3,10 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::KeyOrder;
 use muster::coordinator::kudos::{Cause, Posting};
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{AccountId, Kudos, UnixMillis};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
-use muster::coordinator::accounts::Roles;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::Roles;
 use muster::protocol::job::{AccountId, Kudos};
 use muster_testing::eventually;
 use serde_json::{Value, json};

@@ -2,8 +2,10 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
-use muster::coordinator::state::{Development, DoorSettings};
+use muster::coordinator::accounts::KeyOrder;
+use muster::coordinator::people::Development;
+use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use serde_json::{Value, json};
 
 use super::call_as;

@@ -2,10 +2,10 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::address::Network;
-use muster::coordinator::http::PeerAddress;
+use muster::coordinator::http::serve::PeerAddress;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 use tokio::time::timeout;

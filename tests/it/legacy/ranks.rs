@@ -1,8 +1,9 @@
 //! A moderator changes nothing that belongs to a moderator or an administrator.
 
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::KeyOrder;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use serde_json::{Value, json};
 
 use super::{POP, call_as, pop, worker};

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::{Kudos, RequestId, UnixMillis};
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::clock::wall_clock;
-use muster::coordinator::moderation::{Mark, Reason};
 use muster::coordinator::rigs::Quotas;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::suspicion::{Mark, Reason};
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 

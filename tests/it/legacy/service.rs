@@ -3,11 +3,12 @@
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use futures_util::future::join_all;
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::documents::{Document, Documents, News};
-use muster::coordinator::http::{PeerAddress, ROUTES};
+use muster::coordinator::http::ROUTES;
+use muster::coordinator::http::serve::PeerAddress;
 use muster::coordinator::names::Names;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster_testing::eventually;
 use serde_json::{Value, json};
 

@@ -1,8 +1,9 @@
 //! Styles whose author pays for their uses, with a shared key.
 
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{KeyOrder, Roles, Scopes};
+use muster::coordinator::accounts::KeyOrder;
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Styles and collections, from the permission to create them to the worker's request.
 
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use muster::protocol::job::Kudos;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
-use muster::coordinator::accounts::{Roles, Scopes};
 use muster::coordinator::state::DoorSettings;
+use muster::coordinator::values::{Roles, Scopes};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -6,13 +6,14 @@ use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
 use super::{AccountCaller, unavailable};
-use crate::accounts::{Accounts, Caller, KeyOrder, Scopes};
+use crate::accounts::{Accounts, Caller, KeyOrder};
 use crate::clock::{rfc3339, wall_clock};
 use crate::error::ApiError;
 use crate::http::body::Whole;
-use crate::http::openai::tokens::read;
+use crate::http::generation::bodies::read;
 use crate::http::reply::Reply;
 use crate::storage::{KeyLimit, KeyRow};
+use crate::values::Scopes;
 use muster_protocol::job::FailureKind;
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::account::KeyRequest;

@@ -15,8 +15,8 @@ use crate::erasure::{AccountExport, ErasureError, Erasures, ExportError, pieces}
 use crate::error::ApiError;
 use crate::http::reply::{JSON, Reply};
 use crate::media::Media;
-use crate::people::number;
 use crate::storage::{AccountChange, Store};
+use crate::values::alias::number;
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, FailureKind};
 

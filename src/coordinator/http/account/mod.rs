@@ -20,13 +20,14 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use serde_json::{Value, json};
 
-use super::auth::Admitted;
 use super::reply::Reply;
-use crate::accounts::{Accounts, Caller, Roles, Scopes};
+use crate::accounts::{Accounts, Caller};
 use crate::error::ApiError;
+use crate::http::admitted::Admitted;
 use crate::local_models::LocalModelsSlot;
 use crate::state::DoorSettings;
 use crate::storage::{StorageError, Store};
+use crate::values::{Roles, Scopes};
 use muster_protocol::job::FailureKind;
 
 /// The caller of an account route. Keys bound to a worker are in its configuration file, so they have no access here.

@@ -20,7 +20,8 @@ use tracing::debug;
 use muster_process::tasks::Tasks;
 
 use super::body::{BodyRecovery, LAST_PIECE, LeaderBody, OutboundBody, recoverable};
-use super::{LeaderAddress, NOT_LEADING, signature, tunnel};
+use super::{LeaderAddress, signature, tunnel};
+use crate::http::headers::NOT_LEADING;
 
 /// Keeps connections to the leader open.
 #[derive(Debug)]

@@ -24,8 +24,6 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
-pub use own::{ClusterNodes, NodeFigures};
-
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +32,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -45,16 +43,18 @@ use tower::ServiceExt;
 use tracing::{info, warn};
 
 use crate::error::ApiError;
+use crate::http::headers::NOT_LEADING;
+use crate::http::nodes::{CUT_OFF_AFTER, ClusterNodes};
+use crate::http::serve::PeerAddress;
 use crate::leadership::{Epoch, Leadership};
 use crate::storage::Leader;
 use muster_process::tasks::Tasks;
 
-use super::address::PeerAddress;
 use super::journal::{CONTINUES, JOURNAL, REPEATS};
 use super::serve::HouseholdLimit;
 use super::unbuilt;
 use forward::{ForwardFailure, Forwarder};
-use others::{LEAVES, NEAR, NODE, OtherNodes};
+use others::{LEAVES, NODE, OtherNodes};
 use signature::{NodeHeader, NodeSigner};
 
 /// A coordinator of a cluster. Clones share the state.
@@ -118,9 +118,6 @@ struct LeaderAddress {
     gone: CancellationToken,
 }
 
-/// Set in responses to a node that forwarded a request: this node does not lead, or hands over, and settled nothing of
-/// the request.
-pub const NOT_LEADING: HeaderName = HeaderName::from_static("muster-not-leading");
 /// Timeout of a request that waits for a leader: an election, and the start of the elected one.
 const HOLD: Duration = Duration::from_secs(10);
 /// Time in which a lost leader is replaced.
@@ -222,7 +219,7 @@ impl Node {
     /// Whether another node can lead instead of this one.
     pub fn has_followers(&self) -> bool {
         let heard = *self.0.heard.lock();
-        heard.is_some_and(|heard| heard.elapsed() < NEAR)
+        heard.is_some_and(|heard| heard.elapsed() < CUT_OFF_AFTER)
     }
 
     /// Returns once this node hands over or stops.

@@ -8,13 +8,13 @@ use axum::http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::http::nodes::OtherNode;
+
 /// In the probe of a node: its address.
 pub const NODE: HeaderName = HeaderName::from_static("muster-node");
 /// In the last probe of a node that stops.
 pub const LEAVES: HeaderName = HeaderName::from_static("muster-leaves");
 
-/// Nodes probe the leader twice a second.
-pub const NEAR: Duration = Duration::from_secs(3);
 /// A silent node is forgotten after this time.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const MOST: usize = 64;
@@ -22,19 +22,6 @@ const MOST: usize = 64;
 /// When each node was heard last, by its address.
 #[derive(Debug, Default)]
 pub struct OtherNodes(Mutex<BTreeMap<Arc<str>, Instant>>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtherNode {
-    pub address: Arc<str>,
-    pub silent_for: Duration,
-}
-
-impl OtherNode {
-    /// The node ended without a word, or cannot reach this one.
-    pub fn is_cut_off(&self) -> bool {
-        self.silent_for >= NEAR
-    }
-}
 
 impl OtherNodes {
     /// Reads the headers of a probe.

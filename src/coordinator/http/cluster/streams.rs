@@ -21,11 +21,12 @@ use tower::ServiceExt;
 use tracing::{info, warn};
 
 use super::body::{BodyError, MOST_KEPT};
-use super::{AGAIN, NOT_LEADING, Node, NodeRole, peer};
-use crate::http::address::PeerAddress;
+use super::{AGAIN, Node, NodeRole, peer};
+use crate::http::headers::NOT_LEADING;
 use crate::http::journal::{
     CONTINUES, FrameReader, JOURNAL, Journal, JournaledRequest, MOST_JOURNAL, REPEATS,
 };
+use crate::http::serve::PeerAddress;
 use crate::leadership::Epoch;
 use muster_protocol::job::RequestId;
 

@@ -19,11 +19,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt;
 
+use super::Node;
 use super::signature::FORWARDED;
-use super::{NOT_LEADING, Node};
-use crate::http::address::PeerAddress;
+use crate::http::headers::NOT_LEADING;
 use crate::http::journal::JournaledRequest;
-use crate::http::serve::{Connections, serve};
+use crate::http::serve::{Connections, PeerAddress, serve};
 use crate::leadership::{Epoch, Leadership};
 use crate::storage::Leader;
 use muster_process::tasks::Tasks;

@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | [`encode`], [`bodies`] | jobs whose results are values, for every dialect, and their bodies |
 //! | `endpoint` | the caller of a route, and the parts of the service that answer it |
 //! | `sources` | source images of a request |
 //! | `gathering` | the events of all jobs, until each has its output |
@@ -13,7 +14,9 @@
 //! A route reads its body, has the model chosen and the prompt examined, and queues one job for each output. A client
 //! that leaves cancels its jobs, and so does the failure of one of them.
 
+pub mod bodies;
 mod delivery;
+pub mod encode;
 mod endpoint;
 mod gathering;
 mod refused;
@@ -26,4 +29,3 @@ pub use endpoint::{MediaEndpoint, MediaOrder, MediaParts, read_body, with_job_id
 pub use gathering::{Gathering, MadeMedia, MediaEvent};
 pub use refused::{RefusedFields, blocked};
 pub use sources::refused_source;
-pub use unknown_words::UNKNOWN_WORDS;

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::delivery::{ResultStore, unreadable};
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::open::Open;
 use crate::http::reply::Reply;
 use crate::http::statistics::parameter;

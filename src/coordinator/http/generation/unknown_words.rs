@@ -1,12 +1,10 @@
 //! The header that lists words of a prompt which a small model does not know.
 
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::HeaderValue;
 use axum::response::Response;
 
 use super::MediaEndpoint;
-
-/// Words as `cat, spaceship`; other letters than those of ASCII are percent-encoded.
-pub const UNKNOWN_WORDS: HeaderName = HeaderName::from_static("x-unknown-words");
+use crate::http::headers::UNKNOWN_WORDS;
 
 /// Words of a prompt that its model does not know.
 #[derive(Debug, Clone, Default)]

@@ -31,16 +31,13 @@ use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::auth::Admitted;
 use super::body::{self, Whole};
 use super::digest::{DigestHead, DigestSlot};
-use super::entrance::JOB_ID;
-use super::generation::UNKNOWN_WORDS;
-use super::openai::speech::{SKIPPED_CHARACTERS, VOICE};
 use super::reply::Told;
 use super::room::Memory;
-use super::text::IGNORED_FIELDS;
 use crate::error::ApiError;
+use crate::http::admitted::Admitted;
+use crate::http::headers::{IGNORED_FIELDS, JOB_ID, SKIPPED_CHARACTERS, UNKNOWN_WORDS, VOICE};
 use crate::state::LiveSettings;
 use bodies::StreamBody;
 pub use cache::LIFETIME as REPLIES_KEPT;
@@ -289,7 +286,7 @@ mod tests {
 
     fn replays() -> Arc<Replays> {
         let settings = DoorSettings::default();
-        let memory = Memory::new(&settings);
+        let memory = Memory::new(settings.largest_request, settings.standstill);
         Arc::new(Replays::new(
             settings.into(),
             Tasks::default(),

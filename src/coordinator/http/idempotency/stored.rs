@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::cache::{LIFETIME, ReplayKey, StoredReply};
-use crate::accounts::{Accounts, ByteSeal};
+use crate::accounts::Accounts;
 use crate::clock::wall_clock;
 use crate::storage::{ReplyRow, Store};
+use crate::values::ByteSeal;
 use muster_protocol::job::UnixMillis;
 
 /// Longer replies are stored in memory only.

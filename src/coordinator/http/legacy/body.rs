@@ -7,7 +7,7 @@ use crate::http::room::Room;
 use crate::requests::NewRequest;
 use muster_protocol::legacy::Body;
 
-use super::refused::Refused;
+use crate::http::horde_refusal::Refused;
 
 /// Parses a body. The caller keeps the permit as long as the parsed value.
 pub fn read<B: Body>(whole: Result<Whole, ApiError>) -> Result<(B, Room), Refused> {

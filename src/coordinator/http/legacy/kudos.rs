@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 
-use super::refused::Refused;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
-use crate::kudos::{Gift, Giving, NotGiven};
+use crate::people::{Gift, Giving, NotGiven};
 use muster_protocol::job::Kudos;
 use muster_protocol::legacy::kudos::{
     KudosAwardInput, KudosAwarded, KudosTransferInput, KudosTransferred,

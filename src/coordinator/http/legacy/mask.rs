@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::refused::Refused;
 use crate::error::ApiError;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply::Told;
 use crate::http::room::Room;
 use muster_protocol::job::FailureKind;

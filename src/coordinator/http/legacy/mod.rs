@@ -3,7 +3,6 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `refused` | refusals in this API's codes |
 //! | `asked` | path and query parameters |
 //! | `body` | request bodies and their memory permits |
 //! | `mask`, `headers` | `X-Fields`, and headers of replies |
@@ -37,7 +36,6 @@ mod paying;
 mod people;
 mod pop;
 mod progress;
-mod refused;
 mod requested;
 pub mod rigs;
 mod sent;
@@ -57,10 +55,6 @@ pub use people::{
     find_user, leave, list as list_users, modify as modify_user, show as show_user, try_out,
 };
 pub use pop::pop;
-pub use refused::{Refused, reword};
 pub use sent::text as sent;
 pub use submit::submit;
 pub use text::{ask, cancel, status};
-
-/// Every path of this API begins with it.
-pub const BASE: &str = "/api/v2/";

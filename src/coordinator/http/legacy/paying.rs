@@ -1,12 +1,13 @@
 //! Upfront payment of requests, and the price of texts for it.
 
 use super::requested::unavailable;
-use crate::kudos::{Crowd, Payer, activation_fee, estimate_text, text_hold, text_needs_it};
+use crate::accounts::Payer;
+use crate::kudos::{Crowd, activation_fee, estimate_text, text_hold, text_needs_it};
 use crate::requests::{Kept, Requests};
 use crate::state::DoorSettings;
 use crate::storage::Purse;
-use crate::styles::Use;
 use crate::switchboard::Overview;
+use crate::values::styles::Use;
 use muster_protocol::job::{Kind, Kudos, RequestId};
 use muster_protocol::legacy::text::request::GenerationInputText;
 use muster_protocol::legacy::{Code, Refusal};

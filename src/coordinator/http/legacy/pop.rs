@@ -7,14 +7,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::moderation::Door;
-use super::refused::Refused;
 use super::rigs::door;
 use super::rigs::messages::popped;
 use crate::accounts::Caller;
 use crate::dispatch::{Offer, Skip, Skipped, Wants};
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::messages::Messages;
 use crate::modes::Modes;

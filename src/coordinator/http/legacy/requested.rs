@@ -6,19 +6,20 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::asked::Named;
-use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::accounts::{ANONYMOUS, Caller, Payer};
 use crate::dispatch;
 use crate::error::ApiError;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
-use crate::kudos::Payer;
-use crate::modes::{ModeSet, Modes};
+use crate::modes::Modes;
 use crate::requests::{
     Counted, Ended, Known, Made, NoPlace, NotAccepted, Order, Output, Place, Request, Requests,
 };
 use crate::rigs::Rigs;
 use crate::state::DoorSettings;
 use crate::styles::Applied;
+use crate::values::Roles;
+use crate::values::modes::ModeSet;
 use muster_protocol::job::{Kind, RequestId, Targets};
 use muster_protocol::legacy::requests::{RequestAsync, ResolvedRequest, ResolvedRequestStyle};
 use muster_protocol::legacy::{Code, Refusal};

@@ -6,10 +6,10 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 
 use super::asked::Named;
-use super::refused::Refused;
 use super::requested::{COPIES, find};
 use crate::accounts::{ANONYMOUS, Caller};
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};
 use crate::requests::Requests;

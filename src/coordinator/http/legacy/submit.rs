@@ -5,10 +5,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::body::read;
-use super::refused::Refused;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::pollers::{Made, NotTaken, Pollers};
 use muster_protocol::job::{Hidden, JobId, Kind, Note, Product, Remark, Text};

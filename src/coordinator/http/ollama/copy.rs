@@ -11,8 +11,8 @@ use super::find;
 use crate::error::ApiError;
 use crate::http::account::unavailable;
 use crate::http::body::Whole;
+use crate::http::generation::bodies;
 use crate::http::open::KnownModels;
-use crate::http::openai::tokens;
 use crate::http::text::with_ignored;
 use crate::storage::{MOST_MODEL_NAMES, ModelName, Store};
 use crate::switchboard::Switchboard;
@@ -27,7 +27,7 @@ pub async fn copy(
     ),
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let request = tokens::read(whole?, CopyRequest::read).await?;
+    let request = bodies::read(whole?, CopyRequest::read).await?;
     let (overview, name) = (board.current().await, &*request.destination);
     let source = find(&request.source, &overview, &known)?.name;
     let names = known.names();

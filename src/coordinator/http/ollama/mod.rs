@@ -16,8 +16,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use crate::clock::wall_clock;
+use crate::clock::{started_at, wall_clock};
 use crate::error::ApiError;
+use crate::http::generation::bodies;
 use crate::switchboard::{ModelOnline, Overview, Switchboard};
 use muster_protocol::job::{Capabilities, Kind, TokensRequest};
 use muster_protocol::ollama::{
@@ -26,11 +27,10 @@ use muster_protocol::ollama::{
 use muster_protocol::openai::Problem;
 
 use crate::http::body::Whole;
-use crate::http::models::{started_at, unknown};
+use crate::http::generation::encode::{Encoder, Encoding};
+use crate::http::models::unknown;
 use crate::http::open::KnownModels;
 use crate::http::openai::embeddings::VectorReply;
-use crate::http::openai::encode::{Encoder, Encoding};
-use crate::http::openai::tokens;
 use crate::http::reply::Reply;
 use crate::http::room::Memory;
 use crate::http::text::{TextEndpoint, with_ignored};
@@ -141,8 +141,8 @@ async fn encode(
 ) -> Result<Response, ApiError> {
     let kept = whole
         .room
-        .keep(whole.bytes.len().saturating_mul(tokens::COPIES))?;
-    let request = tokens::read(whole, read).await?;
+        .keep(whole.bytes.len().saturating_mul(bodies::COPIES))?;
+    let request = bodies::read(whole, read).await?;
     let encoder = encoder.keeping(request.keep_alive);
     let mut room = memory.room_to_tell();
     let answering = async {
@@ -151,7 +151,7 @@ async fn encode(
         let text = reply(&request, &found);
         let job = found.job;
         drop(found);
-        tokens::answer(room, job, text).await
+        bodies::answer(room, job, text).await
     };
     let answer = answering.await;
     let mut response = answer.unwrap_or_else(ApiError::into_response);
@@ -210,7 +210,7 @@ pub async fn describe(
     (State(board), State(known)): (State<Switchboard>, State<Arc<KnownModels>>),
     body: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let request = tokens::read(body?, ShowRequest::read).await?;
+    let request = bodies::read(body?, ShowRequest::read).await?;
     let overview = board.current().await;
     let model = find(&request.model, &overview, &known)?;
     let mut response = Reply(show(&model)).into_response();

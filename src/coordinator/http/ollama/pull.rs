@@ -19,8 +19,8 @@ use tokio::time::sleep;
 use super::{LINES, copy};
 use crate::error::ApiError;
 use crate::http::body::Whole;
+use crate::http::generation::bodies;
 use crate::http::open::KnownModels;
-use crate::http::openai::tokens;
 use crate::http::reply::Reply;
 use crate::http::text::with_ignored;
 use crate::local_models::{DeleteError, LocalModelsSlot, PullError, PullProgress};
@@ -35,7 +35,7 @@ pub async fn pull(
     State(models): State<LocalModelsSlot>,
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let request = tokens::read(whole?, PullRequest::read).await?;
+    let request = bodies::read(whole?, PullRequest::read).await?;
     let models = models.get().ok_or_else(|| {
         without_worker(
             "this coordinator has no worker of its own to download models for; \
@@ -73,7 +73,7 @@ pub async fn delete(
     (State(known), State(store)): (State<Arc<KnownModels>>, State<Store>),
     whole: Result<Whole, ApiError>,
 ) -> Result<Response, ApiError> {
-    let request = tokens::read(whole?, DeleteRequest::read).await?;
+    let request = bodies::read(whole?, DeleteRequest::read).await?;
     if !copy::remove(&request.model, &known, &store).await? {
         let models = models.get().ok_or_else(|| {
             without_worker(

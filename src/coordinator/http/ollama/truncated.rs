@@ -7,8 +7,8 @@ use axum::response::Response;
 use serde_json::Value;
 
 use crate::error::ApiError;
+use crate::http::generation::encode::{Encoder, Encoding, unexpected};
 use crate::http::openai::embeddings::{VectorReply, vectors as vectors_of};
-use crate::http::openai::encode::{Encoder, Encoding, unexpected};
 use crate::http::room::Room;
 use crate::http::text::{Incoming, TextEndpoint, is_too_long};
 use muster_protocol::job::{

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::encode::{Encoder, Encoding, unexpected};
 use super::hearing::store;
 use crate::error::ApiError;
+use crate::http::generation::encode::{Encoder, Encoding, unexpected};
 use crate::pictures::{Sources, least_seconds};
 use muster_protocol::job::{Capabilities, FailureKind, ResultPart, TranscriptionRequest};
 use muster_protocol::openai::Problem;

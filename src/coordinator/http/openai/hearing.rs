@@ -15,13 +15,13 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
-use super::tokens::answer;
 use crate::error::ApiError;
 use crate::http::body::MediaWhole;
-use crate::http::entrance::JOB_ID;
 use crate::http::form::read_json_or_form;
+use crate::http::generation::bodies::answer;
+use crate::http::generation::encode::{EncodePart, Encoder, Encoding, RunningEncoding, unexpected};
 use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields};
+use crate::http::headers::JOB_ID;
 use crate::http::reply::{EVENTS, streamed};
 use crate::http::room::Room;
 use crate::media::{Area, Key, MediaType};

@@ -5,7 +5,6 @@
 //! | `chat` | chat completions |
 //! | `completions` | completions of prompts without roles |
 //! | `describe` | descriptions of images |
-//! | `encode` | jobs without generated text: embeddings and rerank scores, for every dialect |
 //! | `tokens` | tokenize and detokenize |
 //! | [`images`] | image generation |
 //! | `audio` | music generation |
@@ -17,18 +16,12 @@
 //! | [`responses`] | the Responses API |
 //! | `embeddings`, `rerank` | embeddings, and relevance scores of documents |
 
-/// The route of chat completions.
-pub const CHAT: &str = "/v1/chat/completions";
-pub const COMPLETIONS: &str = "/v1/completions";
-pub const DESCRIBE: &str = "/v1/images/describe";
-
 pub mod audio;
 pub mod chat;
 pub mod completions;
 pub mod describe;
 mod dictation;
 pub mod embeddings;
-pub mod encode;
 pub mod hearing;
 pub mod images;
 mod media_chat;

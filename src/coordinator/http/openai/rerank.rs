@@ -3,10 +3,10 @@
 use axum::extract::State;
 use axum::response::Response;
 
-use super::encode::{Encoder, Encoding, unexpected};
-use super::tokens::{COPIES, answer, read};
 use crate::error::ApiError;
 use crate::http::body::Whole;
+use crate::http::generation::bodies::{COPIES, answer, read};
+use crate::http::generation::encode::{Encoder, Encoding, unexpected};
 use crate::http::room::Memory;
 use muster_protocol::job::{Capabilities, RankingRequest, ResultPart, Usage};
 use muster_protocol::openai::encode::rerank::{RerankRequest, reply};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,11 +17,11 @@ use futures_util::stream::unfold;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
 use crate::error::ApiError;
 use crate::http::body::MediaWhole;
-use crate::http::entrance::JOB_ID;
+use crate::http::generation::encode::{EncodePart, Encoding, RunningEncoding, unexpected};
 use crate::http::generation::{MediaEndpoint, MediaOrder, RefusedFields, read_body};
+use crate::http::headers::{JOB_ID, SKIPPED_CHARACTERS, VOICE};
 use crate::http::models;
 use crate::http::open::KnownModels;
 use crate::http::reply::{self, Reply};
@@ -43,10 +43,6 @@ use muster_protocol::openai::speech::{
     SpeechDelivery, SpeechForm, VoicedText, captioned, delta, done, resolve, voice,
 };
 
-/// Characters of the text that have no English reading, as `U+4E16, U+754C`.
-pub const SKIPPED_CHARACTERS: HeaderName = HeaderName::from_static("x-skipped-characters");
-/// The model's voice, if the client named one.
-pub const VOICE: HeaderName = HeaderName::from_static("x-voice");
 /// Limit of characters in the header.
 const MOST_SKIPPED: usize = 32;
 const HEARTBEAT: &str = ": heartbeat\n\n";

@@ -9,7 +9,6 @@ use crate::http::body::MediaWhole;
 use crate::http::generation::{
     MediaDelivery, MediaEndpoint, MediaOrder, RefusedFields, read_body, with_job_ids,
 };
-use crate::http::openapi::generation::{Content, MediaRoute, reference};
 use crate::requests::orders::MediaWork;
 use muster_protocol::job::{Kind, ToneRequest};
 use muster_protocol::openai::field::{self, Field};
@@ -89,17 +88,3 @@ pub async fn generate(
     drop(room);
     Ok(with_job_ids(answer, ids))
 }
-
-pub const DESCRIBED: &[MediaRoute] = &[MediaRoute {
-    body: || {
-        let properties = FIELDS
-            .iter()
-            .map(|field| (field.name.to_owned(), field.schema()));
-        let properties = Value::Object(properties.collect());
-        let schema = json!({"type": "object", "required": ["hertz"], "properties": properties});
-        vec![Content::json(schema)]
-    },
-    replies: || vec![(200, "Success.", vec![Content::json(reference("Audio"))])],
-    is_whole: true,
-    ..MediaRoute::post(PATH)
-}];

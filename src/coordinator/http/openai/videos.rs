@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::MediaWhole;
 use crate::http::form::read_json_or_form;
 use crate::http::generation::{
@@ -23,11 +23,10 @@ use crate::pictures::VideoStill;
 use crate::requests::orders::MediaWork;
 use crate::requests::{Ended, MediaName, Request, Requests};
 use muster_protocol::job::{AccountId, FailureKind, JobId, Kind, SourceImage};
-use muster_protocol::openai::Problem;
-use muster_protocol::openai::media;
 use muster_protocol::openai::nearest::shortened;
 use muster_protocol::openai::videos::reply::{self, VideoObject, VideoStatus};
 use muster_protocol::openai::videos::{VideoDoor, VideosRequest};
+use muster_protocol::openai::{Problem, media};
 
 const PREFIX: &str = "video_";
 const USUAL_PAGE: usize = 20;

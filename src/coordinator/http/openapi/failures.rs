@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::accounts::Roles;
-use crate::http::mcp::MCP;
-use crate::http::openai::DESCRIBE;
+use crate::http::paths::{DESCRIBE, MCP};
 use crate::http::route::{Answers, Route};
+use crate::values::Roles;
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::Code;
 use muster_protocol::ollama;

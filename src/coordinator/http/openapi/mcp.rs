@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::operation::{Content, RouteBodies};
-use crate::http::mcp::MCP;
+use crate::http::paths::MCP;
 use crate::http::route::Route;
 
 pub fn shape(route: &Route) -> Option<RouteBodies> {

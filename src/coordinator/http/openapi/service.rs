@@ -2,13 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::http::openai::{COMPLETIONS, DESCRIBE};
+use crate::http::paths::{COMPLETIONS, DESCRIBE};
 use crate::http::pricing;
 use crate::http::route::{Answers, Route};
-use muster_protocol::anthropic;
 use muster_protocol::anthropic::schema as messages;
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
-use muster_protocol::ollama;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::describe::schema as describe;
@@ -16,6 +14,7 @@ use muster_protocol::openai::encode::schema as encode;
 use muster_protocol::openai::error;
 use muster_protocol::openai::responses::RESPONSES;
 use muster_protocol::openai::responses::schema as responses;
+use muster_protocol::{anthropic, ollama};
 
 use super::operation::{Content, RouteBodies, header, query, reference};
 use super::{account, generation, statistics, workers};

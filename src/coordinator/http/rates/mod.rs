@@ -26,13 +26,14 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::address::{Address, Proxied};
-use super::auth::{self, Admitted};
-use super::body;
-use super::legacy::Refused;
-use crate::accounts::{ANONYMOUS_KEY, Caller, Roles};
+use super::{admitted, body};
+use crate::accounts::{ANONYMOUS_KEY, Caller};
 use crate::address::Network;
 use crate::clock::wall_clock;
+use crate::http::admitted::Admitted;
+use crate::http::horde_refusal::Refused;
 use crate::state::LiveSettings;
+use crate::values::Roles;
 use muster_protocol::legacy::Refusal;
 
 use windows::{Asked, Standing, Windows};
@@ -237,7 +238,7 @@ fn is_trusted(caller: &Caller) -> bool {
 impl Counted {
     fn asked(&self, address: IpAddr, request: &Request) -> Vec<Asked> {
         let household = Network::around(address);
-        let key = auth::key_in(request.headers()).ok().flatten();
+        let key = admitted::key_in(request.headers()).ok().flatten();
         let is_known = self.rates.knows(household, Instant::now());
         let is_service = request.extensions().get::<Proxied>().is_some();
         let path = request.uri().path();

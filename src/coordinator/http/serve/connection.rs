@@ -25,7 +25,7 @@ use super::activity::{Activity, Taken, Watched, Work};
 use super::peer::Peer;
 use super::place::Place;
 use crate::error::ApiError;
-use crate::http::address::PeerAddress;
+use crate::http::serve::PeerAddress;
 use muster_protocol::job::FailureKind;
 
 #[derive(Debug)]

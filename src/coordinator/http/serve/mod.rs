@@ -25,7 +25,7 @@ pub use certificates::Certificates;
 pub use place::HouseholdLimit;
 pub use tls::{Tls, TlsError, TlsFiles};
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use axum::Router;
@@ -33,6 +33,10 @@ use tokio::net::TcpListener;
 
 use crate::address::Network;
 use muster_process::tasks::Tasks;
+
+/// The peer of a connection, attached to its requests. A request without it came from this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
 
 /// Largest piece of a reply body, since a large frame reports no progress before its end.
 pub const PIECE: usize = 64 << 10;

@@ -12,10 +12,11 @@ use crate::clock::{rfc3339, wall_clock};
 use crate::http::models::listed_kinds;
 use crate::http::reply::Reply;
 use crate::media::Media;
-use crate::modes::{ModeSet, Modes};
+use crate::modes::Modes;
 use crate::state::DoorSettings;
 use crate::storage::Store;
 use crate::switchboard::{ModelOnline, Switchboard};
+use crate::values::modes::ModeSet;
 use muster_protocol::job::Kind;
 
 /// A model with fewer workers goes offline easily.

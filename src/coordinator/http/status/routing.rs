@@ -10,9 +10,9 @@ use axum::extract::State;
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
+use crate::http::auto::Auto;
 use crate::http::reply::Reply;
 use crate::http::statistics::unavailable;
-use crate::http::text::auto::Auto;
 use crate::state::DoorSettings;
 use crate::stats::Stats;
 use crate::switchboard::{Overview, Switchboard};

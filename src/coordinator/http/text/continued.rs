@@ -9,12 +9,11 @@ use axum::response::{IntoResponse, Response};
 use crate::clock::wall_clock;
 use crate::dispatch::{BegunOutput, Refusal, Standing, Submission};
 use crate::error::ApiError;
-use crate::http::cluster::NOT_LEADING;
+use crate::http::headers::NOT_LEADING;
 use crate::http::journal::{Journal, JournalHead, JournalWriter};
 use crate::switchboard::JobStream;
-use muster_protocol::dialect::StreamWriter;
 use muster_protocol::job::{FailureKind, Job};
-use muster_protocol::openai::chat::ChatRequest;
+use muster_protocol::openai::chat::{ChatRequest, StreamWriter};
 
 use super::choices::{Choices, shutting_down};
 use super::endpoint::TextEndpoint;

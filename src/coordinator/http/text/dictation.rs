@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::TextEndpoint;
 use crate::error::ApiError;
-use crate::http::openai::encode::Encoder;
+use crate::http::generation::encode::Encoder;
 
 impl TextEndpoint {
     /// The operator's transcription model for audio parts.

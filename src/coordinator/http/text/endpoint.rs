@@ -16,8 +16,9 @@ use crate::accounts::Caller;
 use crate::dispatch::{Missing, Refusal, Standing, Submission};
 use crate::error::ApiError;
 use crate::http::admission::{Admission, AdmittedAsker};
+use crate::http::auto::{Auto, Candidate};
 use crate::http::body::Whole;
-use crate::http::entrance::JOB_ID;
+use crate::http::headers::JOB_ID;
 use crate::http::journal::JournaledRequest;
 use crate::http::open::Open;
 use crate::http::reply;
@@ -25,14 +26,12 @@ use crate::http::room::{Memory, Room};
 use crate::pictures::Sources;
 use crate::storage::Store;
 use crate::switchboard::JobStream;
-use muster_protocol::dialect::{Dialect, Reading, ReplyBuilder};
 use muster_protocol::job::{Failure, FailureKind, Formats, Job, Original, RequestId};
-use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::{
-    ChatRequest, Grid, Head, IgnoredFields, Lenient, Routing, for_strangers,
+    ChatRequest, Dialect, Grid, Head, Lenient, Reading, ReplyBuilder, Routing, for_strangers,
 };
+use muster_protocol::openai::{IgnoredFields, Problem};
 
-use super::auto::{Auto, Candidate};
 use super::choices::{Choices, Next, shutting_down};
 use super::continued::handed_over;
 use super::ignored::with_ignored;

@@ -15,10 +15,11 @@ use crate::http::room::Room;
 use crate::moderation::Asker;
 use crate::pictures::{ChatFile, ChatFileError, to_base64};
 use crate::sender::Sender;
-use muster_protocol::dialect::{Dialect, ReplyBuilder, StreamWriter};
 use muster_protocol::job::{FailureKind, Formats};
 use muster_protocol::openai::Problem;
-use muster_protocol::openai::chat::{ChatRequest, FilePart, Head, take_files};
+use muster_protocol::openai::chat::{
+    ChatRequest, Dialect, FilePart, Head, ReplyBuilder, StreamWriter, take_files,
+};
 use muster_reader::{PageForm, PdfPage};
 
 /// Pages of all PDF files of a request, for a model that reads images.

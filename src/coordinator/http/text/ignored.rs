@@ -1,11 +1,10 @@
 //! The header that lists ignored fields of a request, if the operator allows ignoring them.
 
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::HeaderValue;
 use axum::response::Response;
 
+use crate::http::headers::IGNORED_FIELDS;
 use muster_protocol::openai::nearest::shortened;
-
-pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
 
 /// Lists the ignored fields.
 pub fn with_ignored(response: &mut Response, names: &[String]) {

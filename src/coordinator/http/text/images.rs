@@ -4,15 +4,15 @@
 use serde_json::Value;
 
 use super::TextEndpoint;
+use muster_protocol::job::Capabilities;
+use muster_protocol::openai::Problem;
+
 use crate::error::ApiError;
+use crate::http::auto::Auto;
 use crate::http::generation::refused_source;
 use crate::http::room::Room;
 use crate::moderation::Asker;
 use crate::sender::Sender;
-use muster_protocol::job::Capabilities;
-use muster_protocol::openai::Problem;
-
-use super::auto::Auto;
 
 /// In one request.
 pub(super) const MOST_IMAGES: usize = 100;

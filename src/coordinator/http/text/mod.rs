@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | `endpoint` | the handler of every dialect |
 //! | `incoming` | a body on its way to jobs |
-//! | `auto` | the choice of a model for `auto` |
 //! | `dictation` | transcription jobs for audio parts |
 //! | `files` | files that models read as images or text |
 //! | `images` | images that models read |
@@ -16,7 +15,6 @@
 //! | `ignored` | the header that lists ignored fields |
 //! | `refused` | the client's error for a refusal by the queue |
 
-pub mod auto;
 mod choices;
 mod continued;
 mod dictation;
@@ -26,11 +24,11 @@ mod ignored;
 mod images;
 mod incoming;
 mod moderated;
-mod order;
+pub(super) mod order;
 mod refused;
 mod stream;
 
 pub use endpoint::TextEndpoint;
-pub use ignored::{IGNORED_FIELDS, with_ignored};
+pub use ignored::with_ignored;
 pub use incoming::Incoming;
 pub use refused::is_too_long;

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::auto::Auto;
 use crate::error::ApiError;
+use crate::http::auto::Auto;
 use crate::moderation::{Asker, Blocked, LONGEST, Moderation, Piece, Said};
 use muster_protocol::job::FailureKind;
 

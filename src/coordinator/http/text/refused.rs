@@ -15,7 +15,7 @@ use muster_protocol::job::{Capabilities, Failure, FailureKind, Formats, Kind};
 use muster_protocol::openai::Problem;
 use muster_protocol::openai::chat::ChatRequest;
 
-use super::auto::Auto;
+use crate::http::auto::Auto;
 
 /// Models named in a message.
 const MOST_NAMES: usize = 10;

@@ -16,8 +16,8 @@ use crate::error::ApiError;
 use crate::http::journal::{JOURNAL, JournalWriter};
 use crate::http::reply::streamed;
 use crate::state::DoorSettings;
-use muster_protocol::dialect::StreamWriter;
 use muster_protocol::job::{Event, Failure};
+use muster_protocol::openai::chat::StreamWriter;
 
 use super::choices::{Choices, Next, shutting_down};
 use super::refused;

@@ -10,15 +10,16 @@ use muster_testing::eventually;
 use tempfile::TempDir;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::accounts::{ANONYMOUS, Roles};
+use crate::accounts::ANONYMOUS;
 use crate::address::Network;
 use crate::moderation::{
-    Asker, Blocked, Mark, Medium, Moderation, NoPattern, NotWritten, Piece, Prompt, Reason, Rules,
-    Said, TOO_MUCH,
+    Asker, Blocked, Medium, Moderation, NoPattern, NotWritten, Piece, Prompt, Rules, Said,
 };
 use crate::storage::{
     FilterChange, FilterChanged, FilterMade, FilterRow, Location, NewFilter, Store,
 };
+use crate::values::Roles;
+use crate::values::suspicion::{Mark, Reason, TOO_MUCH};
 use muster_process::tasks::Tasks;
 use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 

@@ -29,13 +29,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{NewRequest, Wishes};
+use crate::accounts::Payer;
 use crate::clock::wall_clock;
 use crate::dispatch::{Priority, Standing};
-use crate::kudos::{Payer, activation_fee};
+use crate::kudos::activation_fee;
 use crate::media::{Area, Key};
 use crate::names::Names;
 use crate::storage::{Dues, RequestRow};
-use crate::styles::Use;
+use crate::values::styles::Use;
 use muster_protocol::job::{
     AccountId, Body, Capabilities, Job, JobId, JobPrice, Kind, Kudos, Limits, ModelChoice,
     Original, Privacy, RequestId, SharedKeyId, Targets, UnixMillis, WorkerId,
@@ -512,10 +513,9 @@ mod tests {
     use serde_json::json;
 
     use super::{Asked, Order};
-    use crate::accounts::Caller;
+    use crate::accounts::{Caller, Payer};
     use crate::clock::wall_clock;
     use crate::dispatch::{Priority, Standing};
-    use crate::kudos::Payer;
     use crate::names::Names;
     use crate::storage::RequestRow;
     use muster_protocol::job::RequestId;

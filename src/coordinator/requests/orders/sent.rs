@@ -3,9 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::accounts::{Caller, KeyId};
+use crate::accounts::Caller;
 use crate::requests::Requests;
 use crate::storage::StorageError;
+use crate::values::KeyId;
 use muster_protocol::job::{AccountId, RequestId, SharedKeyId};
 use muster_protocol::legacy::image::request::GenerationInputImage;
 use muster_protocol::legacy::text::request::GenerationInputText;

@@ -1,12 +1,10 @@
 //! Changes of a user in one transaction: row, roles and kudos.
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
+use sqlx::{AnyConnection, Row};
 
-use crate::accounts::Roles;
 use crate::kudos::{Cause, MOST_CREATED, Posting, escrow_of};
 use crate::storage::keys::touch_keys;
 use crate::storage::postings::post;
@@ -15,6 +13,7 @@ use crate::storage::suspicions::forgive;
 use crate::storage::values::storable;
 use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 /// Changes of a user; `None` leaves a field unchanged.

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
+use sqlx::{AnyConnection, Row};
 
-use crate::accounts::Roles;
 use crate::storage::erasures::erase_contents;
 use crate::storage::keys::{revoke_all, touch_keys};
 use crate::storage::revisions::{Topic, next};
 use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, UnixMillis};
 
 /// The next step of an account's deletion.

@@ -1,17 +1,15 @@
 //! Creation of accounts: by a login elsewhere, or by an operator. Each begins at its floor.
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
+use sqlx::{AnyConnection, Row};
 
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posting};
-use crate::people::Kind;
 use crate::storage::keys::revoke_all;
 use crate::storage::postings::post;
 use crate::storage::values::storable;
 use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
+use crate::values::{AccountKind, Roles};
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 /// A user logged in by another service.
@@ -133,9 +131,9 @@ pub async fn create_person(
     let person = person.bind(account.0).bind(new.known_as.map(storable));
     person.execute(&mut *connection).await?;
     let kind = if new.known_as.is_some() {
-        Kind::Known
+        AccountKind::Known
     } else {
-        Kind::Pseudonymous
+        AccountKind::Pseudonymous
     };
     open_balance(account, kind, new.now, connection).await?;
     Ok(account)
@@ -144,7 +142,7 @@ pub async fn create_person(
 /// Gives a new account its floor as balance, paid by the house.
 async fn open_balance(
     account: AccountId,
-    kind: Kind,
+    kind: AccountKind,
     now: UnixMillis,
     connection: &mut AnyConnection,
 ) -> Result<(), StorageError> {

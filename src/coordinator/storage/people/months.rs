@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
 
-use crate::accounts::Roles;
-use crate::kudos::{Cause, Posting};
-use crate::people::allowance;
+use crate::kudos::{Cause, Posting, allowance};
 use crate::storage::postings::post;
 use crate::storage::rows::{Stored, all};
 use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 use muster_protocol::legacy::date::Date;
 

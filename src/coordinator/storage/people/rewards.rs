@@ -1,18 +1,17 @@
 //! Rewards besides jobs: uptime and trust.
 
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
-use sqlx::Row;
+use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
 use super::change::release;
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posting, escrow_of, owner_of};
 use crate::storage::keys::touch_keys;
 use crate::storage::postings::post;
 use crate::storage::rigs::resume_all_of;
 use crate::storage::write::Change;
 use crate::storage::{StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 /// A reward for the uptime of a worker.

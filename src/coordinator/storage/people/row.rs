@@ -4,9 +4,9 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
-use crate::accounts::Roles;
 use crate::storage::rows::{Stored, all, first};
 use crate::storage::{StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

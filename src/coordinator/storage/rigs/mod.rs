@@ -15,7 +15,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
-use crate::accounts::Roles;
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
 
 use super::rows::{Stored, all, first};

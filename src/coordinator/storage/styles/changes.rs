@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::{AnyConnection, AssertSqlSafe};
 use uuid::Uuid;
 
-use crate::styles::{Params, Recipe, RecipeChange};
+use crate::values::styles::{Params, Recipe, RecipeChange};
 use muster_protocol::job::{AccountId, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::words::Word;
 

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{AnyConnection, Row};
 use uuid::Uuid;
 
-use crate::styles::{ExampleChange, NotChanged};
+use crate::values::styles::{ExampleChange, NotChanged};
 
 use super::super::values::without_zeros;
 use super::super::write::Change;

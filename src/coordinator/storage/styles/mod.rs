@@ -18,7 +18,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use uuid::Uuid;
 
-use crate::styles::{Example, Params, Recipe, Style};
+use crate::values::styles::{Example, Params, Recipe, Style};
 use muster_protocol::job::{AccountId, SharedKeyId};
 use muster_protocol::legacy::style::{PAGE, Sort};
 use muster_protocol::legacy::words::{Making, Word, named};

@@ -3,7 +3,7 @@
 use sqlx::AnyConnection;
 
 use crate::kudos::{Cause, Posting};
-use crate::styles::{FEE, Use};
+use crate::values::styles::{FEE, Use};
 use muster_protocol::job::Kudos;
 
 use super::super::StorageError;

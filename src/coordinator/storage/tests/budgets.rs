@@ -8,10 +8,9 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posting, Settlement};
-use crate::sharing::NewKey;
 use crate::storage::{Dues, Hold, Purse, RequestRow, Store, Wanted};
+use crate::values::{NewSharedKey, Roles};
 use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 
@@ -39,7 +38,7 @@ async fn key_with(store: &Store, kudos: i64) -> Shared {
     let gift = Posting::from_house(Cause::Award, owner, Kudos(10_000_000), NOON);
     store.post(gift).await.unwrap();
     let id = SharedKeyId(Uuid::new_v4());
-    let key = NewKey {
+    let key = NewSharedKey {
         id,
         sealed: "v1.sealed".to_owned(),
         owner,

@@ -2,10 +2,10 @@
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::accounts::{Roles, Scopes};
 use crate::storage::{
     AccountChange, Dues, ExportSection, NewKeyRow, ReplyRow, RequestRow, ResponseRow, Store, Wanted,
 };
+use crate::values::{Roles, Scopes};
 use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, UnixMillis};
 use serde_json::Value;
 

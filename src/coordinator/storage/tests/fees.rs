@@ -6,11 +6,10 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posting};
-use crate::sharing::NewKey;
 use crate::storage::{Dues, RequestRow, Store, Wanted};
-use crate::styles::Use;
+use crate::values::styles::Use;
+use crate::values::{NewSharedKey, Roles};
 use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 
@@ -144,7 +143,7 @@ async fn a_fee_is_taken_from_the_key_that_it_was_asked_with(scratch: Scratch) {
     let store = scratch.open().await;
     let (alice, _) = person(&store, "alice").await;
     lift(&store, alice, 10_000).await;
-    let key = NewKey {
+    let key = NewSharedKey {
         id: SharedKeyId(uuid::Uuid::new_v4()),
         sealed: "v1.sealed".to_owned(),
         owner: alice,

@@ -8,10 +8,9 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posted, Posting};
-use crate::sharing::NewKey;
 use crate::storage::{Dues, Hold, Purse, RequestRow, Store, Wanted};
+use crate::values::{NewSharedKey, Roles};
 use muster_protocol::job::{AccountId, JobId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 
@@ -86,7 +85,7 @@ async fn no_more_is_kept_than_there_is(scratch: Scratch) {
 
 /// A shared key with this budget, or an unlimited one.
 async fn key_with(store: &Store, kudos: Option<i64>) -> SharedKeyId {
-    let key = NewKey {
+    let key = NewSharedKey {
         id: SharedKeyId(uuid::Uuid::new_v4()),
         sealed: "v1.sealed".to_owned(),
         owner: person(store, 0).await,

@@ -7,12 +7,12 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::accounts::Roles;
-use crate::moderation::{Mark, Reason};
 use crate::storage::{
     FilterChange, FilterChanged, FilterMade, Hit, MOST_FILTERS, NewFilter, TimeoutRow, Topic,
     WorkerAddress,
 };
+use crate::values::Roles;
+use crate::values::suspicion::{Mark, Reason};
 use muster_protocol::job::{AccountId, UnixMillis};
 
 on_both_engines! {

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::modes::ModeSet;
+use crate::values::modes::ModeSet;
 
 on_both_engines! {
     a_switched_mode_is_followed_by_every_process,

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::accounts::{Roles, Scopes};
 use crate::storage::{NewKeyRow, RoleChange, StorageError, Store};
+use crate::values::{Roles, Scopes};
 use muster_protocol::job::{AccountId, UnixMillis};
 
 on_both_engines! {

@@ -10,9 +10,9 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, HOUSE, MOST_CREATED, Posted, Posting};
 use crate::storage::{StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis};
 
 on_both_engines! {

@@ -4,9 +4,9 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posted, Posting};
 use crate::storage::{RatingRow, StorageError, Store};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis};
 
 on_both_engines! {

@@ -6,13 +6,12 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch, settlement};
-use crate::accounts::Roles;
 use crate::kudos::{MOST_CREATED, Settlement, escrow_of};
-use crate::sharing::NewKey;
 use crate::storage::{
     Attended, Decided, Leaving, Left, NewLogin, NewMessage, PersonChange, Promotion, RigChange,
     Store, WorkerAddress,
 };
+use crate::values::{NewSharedKey, Roles};
 use muster_protocol::job::{AccountId, JobId, Kind, Kudos, SharedKeyId, UnixMillis, WorkerId};
 use muster_protocol::legacy::shared_key::JobLimits;
 
@@ -387,8 +386,8 @@ async fn an_account_is_wiped_a_month_after_it_was_marked(scratch: Scratch) {
     sound(&store).await;
 }
 
-fn key_of(owner: AccountId) -> NewKey {
-    NewKey {
+fn key_of(owner: AccountId) -> NewSharedKey {
+    NewSharedKey {
         id: SharedKeyId(Uuid::new_v4()),
         sealed: "v1.sealed".to_owned(),
         owner,

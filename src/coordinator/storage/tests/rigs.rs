@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{Scratch, settlement};
-use crate::accounts::Roles;
 use crate::storage::{
     Decided, Decision, PersonChange, RigChange, RigNews, RigRow, Said, Store, Tally, WorkerRow,
 };
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, JobId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {

@@ -7,10 +7,11 @@ use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::accounts::{Accounts, OpenError, Roles, SecretError, SecretSource};
+use crate::accounts::{Accounts, OpenError, SecretError, SecretSource};
 use crate::people::People;
 use crate::sharing::Sharing;
 use crate::storage::connect;
+use crate::values::Roles;
 use muster_protocol::job::UnixMillis;
 
 on_both_engines! {

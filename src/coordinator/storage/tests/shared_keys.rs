@@ -5,10 +5,9 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{Scratch, settlement};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posted, Posting, Settlement};
-use crate::sharing::{KeyChange, NewKey};
 use crate::storage::Store;
+use crate::values::{NewSharedKey, Roles, SharedKeyChange};
 use muster_protocol::job::{AccountId, JobId, Kudos, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 
@@ -28,8 +27,8 @@ async fn owner(store: &Store) -> AccountId {
         .unwrap()
 }
 
-fn key(owner: AccountId, budget: Option<i64>) -> NewKey {
-    NewKey {
+fn key(owner: AccountId, budget: Option<i64>) -> NewSharedKey {
+    NewSharedKey {
         id: SharedKeyId(Uuid::new_v4()),
         sealed: "v1.sealed".to_owned(),
         owner,
@@ -46,21 +45,21 @@ fn key(owner: AccountId, budget: Option<i64>) -> NewKey {
     }
 }
 
-async fn created(store: &Store, budget: Option<i64>) -> NewKey {
+async fn created(store: &Store, budget: Option<i64>) -> NewSharedKey {
     let key = key(owner(store).await, budget);
     assert_eq!(store.create_shared_key(key.clone()).await, Ok(true));
     key
 }
 
 /// Costs two kudos and the fee.
-fn job_of(key: &NewKey) -> Settlement {
+fn job_of(key: &NewSharedKey) -> Settlement {
     Settlement {
         shared_key: Some(key.id),
         ..settlement(JobId::random(), 2)
     }
 }
 
-async fn left(store: &Store, key: &NewKey) -> (Option<Kudos>, Kudos) {
+async fn left(store: &Store, key: &NewSharedKey) -> (Option<Kudos>, Kudos) {
     let key = store.shared_key(key.id).await.unwrap().unwrap();
     (key.budget, key.utilized)
 }
@@ -77,7 +76,7 @@ async fn nobody_has_more_keys_than_they_may(scratch: Scratch) {
 async fn a_key_is_changed_by_its_owner_and_only_where_asked(scratch: Scratch) {
     let store = scratch.open().await;
     let made = created(&store, Some(5)).await;
-    let nothing = KeyChange {
+    let nothing = SharedKeyChange {
         id: made.id,
         owner: made.owner,
         name: None,
@@ -91,13 +90,13 @@ async fn a_key_is_changed_by_its_owner_and_only_where_asked(scratch: Scratch) {
     assert_eq!(before.name.as_deref(), Some("class\u{fffd}room"));
     assert_eq!(store.change_shared_key(nothing.clone()).await, Ok(true));
     assert_eq!(store.shared_key(made.id).await.unwrap().unwrap(), before);
-    let change = KeyChange {
+    let change = SharedKeyChange {
         budget: Some(None),
         expires_at: Some(None),
         text_tokens: Some(80),
         ..nothing
     };
-    let of_another = KeyChange {
+    let of_another = SharedKeyChange {
         owner: AccountId(999),
         ..change.clone()
     };

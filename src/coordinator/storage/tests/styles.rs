@@ -5,13 +5,14 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::{SOUND, Scratch};
-use crate::accounts::Roles;
 use crate::kudos::{Cause, Posting};
-use crate::sharing::NewKey;
 use crate::storage::{
     CollectionChange, Dues, NewCollection, NewStyle, NotNamed, RequestRow, Store, StylePage, Wanted,
 };
-use crate::styles::{Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use};
+use crate::values::styles::{
+    Example, ExampleChange, NotChanged, Params, Recipe, RecipeChange, Style, Use,
+};
+use crate::values::{NewSharedKey, Roles};
 use muster_protocol::job::{AccountId, Kind, Kudos, RequestId, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 use muster_protocol::legacy::style::{PAGE, Sort};
@@ -307,7 +308,7 @@ async fn a_use_is_paid_as_far_as_the_floor_allows(scratch: Scratch) {
 
 async fn key_of(store: &Store, owner: AccountId) -> SharedKeyId {
     let id = SharedKeyId(Uuid::new_v4());
-    let key = NewKey {
+    let key = NewSharedKey {
         id,
         sealed: "v1.sealed".to_owned(),
         owner,

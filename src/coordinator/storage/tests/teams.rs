@@ -5,11 +5,11 @@ use uuid::Uuid;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::accounts::Roles;
 use crate::storage::{
     Decision, NewTeam, RigChange, RigNews, Store, Tally, TeamChange, TeamChanged, TeamRow,
     TeamShare,
 };
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, Kudos, UnixMillis, WorkerId};
 
 on_both_engines! {

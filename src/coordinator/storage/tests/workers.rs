@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 
 use super::on_both_engines;
 use super::scratch::Scratch;
-use crate::accounts::Roles;
 use crate::storage::{RigNews, Said, Tally, WorkerError, WorkerRow};
+use crate::values::Roles;
 use muster_protocol::job::{AccountId, UnixMillis, WorkerId};
 
 on_both_engines! {

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::AudioRequest;
 use crate::job::{MusicRequest, SoundFormat};
 use crate::openai::field::Field;
-use crate::openai::images::{LARGEST_SEED, bounded, number, text};
+use crate::openai::images::{LARGEST_SEED, bounded, number};
 use crate::openai::media::{self, MediaEncoding, MediaTracking};
-use crate::openai::shape::whole;
+use crate::openai::shape::{text, whole};
 use crate::openai::{Problem, Shape};
 
 const USUAL_SECONDS: f64 = 30.0;

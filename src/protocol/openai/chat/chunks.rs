@@ -6,9 +6,9 @@ use std::fmt::Write;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::dialect::StreamWriter;
 use crate::job::{Channel, Event, TokenEvent, ToolCallEvent};
 use crate::openai::Problem;
+use crate::openai::chat::StreamWriter;
 use crate::openai::text::{put_escaped, put_string};
 
 use super::head::{FINGERPRINT, finish_word};

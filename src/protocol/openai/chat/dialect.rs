@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::dialect::{Dialect, Reading, ReplyBuilder, StreamWriter};
+use crate::openai::chat::{Dialect, Reading, ReplyBuilder, StreamWriter};
 
 use super::{ChatRequest, ChunkWriter, Head, Reply};
 

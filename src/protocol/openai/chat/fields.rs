@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::job::OutputFormat;
 use crate::openai::field::{self, Field};
-use crate::openai::shape::whole;
+use crate::openai::shape::{text, whole};
 use crate::openai::{Problem, Shape, Strictness};
 
 use super::request::Draft;
@@ -301,13 +301,6 @@ fn never(draft: &Draft, name: &'static str) -> Result<(), Problem> {
         name,
         format!("{name} is not supported here"),
     ))
-}
-
-fn text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        _ => String::new(),
-    }
 }
 
 /// Refusals repeat the name, so it has an end.

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::fields::FIELDS;
 use super::head::FINGERPRINT;
 use super::usage::Total;
-use super::{Grid, Head, IgnoredFields};
+use super::{Grid, Head};
 use crate::job::Kind;
-use crate::openai::Problem;
 use crate::openai::field::{nothing_but, unknown};
 use crate::openai::media::{FinishedMedia, MediaGrid};
 use crate::openai::shape::kind;
+use crate::openai::{IgnoredFields, Problem};
 
 /// A chat, read for a model that makes media.
 #[derive(Debug, Clone, PartialEq)]
@@ -288,7 +288,7 @@ mod tests {
 
     use super::{MediaChat, MediaChatStream, generation};
     use crate::job::Kind;
-    use crate::openai::chat::IgnoredFields;
+    use crate::openai::IgnoredFields;
     use crate::openai::media::{FinishedMedia, MediaGrid};
 
     fn read(more: Value) -> Result<MediaChat, String> {

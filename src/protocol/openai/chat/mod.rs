@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `fields` | every field of the API, declared once |
 //! | `request` | a body to a [`ChatRequest`], and checks between fields |
-//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
+//! | `interface` | the interface of text APIs for the HTTP layer |
+//! | `dialect` | the [`Dialect`] of this API |
 //! | `aside` | unknown fields passed on by a coordinator |
 //! | `messages`, `content` | the conversation, as a chat template takes it |
 //! | `files` | files in messages, which a coordinator replaces by texts and images |
@@ -30,6 +31,7 @@ mod fields;
 mod files;
 mod format;
 mod head;
+mod interface;
 mod keywords;
 mod media;
 mod messages;
@@ -53,20 +55,21 @@ pub use dialect::ChatDialect;
 pub use fields::for_strangers;
 pub use files::{FilePart, take_files};
 pub use head::{Ending, Grid, Head, Routing, finish_word};
+pub use interface::{
+    Dialect, NativeEnd, NativeError, NativeReader, Reading, ReplyBuilder, StreamWriter,
+};
 pub use media::{MediaChat, MediaChatHead, MediaChatStream};
 pub use outgoing::outgoing_fields;
 pub use reply::Reply;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::job::{Capabilities, FailureKind, KeepAlive, TextInput, TextRequest};
+use crate::job::{Capabilities, KeepAlive, TextInput, TextRequest};
 use crate::openai::Problem;
 use crate::openai::field::{self, Field, FieldRow};
-use crate::openai::field_path::FieldPath;
 use crate::openai::shape::kind;
 
 /// A request that has been read.
@@ -99,15 +102,6 @@ pub struct ChatRequest {
     pub without_effect: Vec<&'static str>,
 }
 
-/// Fields of requests that the operator wants to be left aside where they would be refused.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum IgnoredFields {
-    #[default]
-    None,
-    Named(BTreeSet<String>),
-    All,
-}
-
 /// A request that was read, as it is without the fields that were left aside.
 #[derive(Debug)]
 pub struct Lenient {
@@ -115,30 +109,6 @@ pub struct Lenient {
     pub body: Value,
     /// Their names.
     pub ignored: Vec<String>,
-}
-
-impl IgnoredFields {
-    pub fn contain(&self, name: &str) -> bool {
-        match self {
-            Self::None => false,
-            Self::Named(names) => names.contains(name),
-            Self::All => true,
-        }
-    }
-
-    /// The field that a problem is about, where it stands inside of another and is to be ignored.
-    pub fn path(&self, problem: &Problem) -> Option<FieldPath> {
-        let is_refused =
-            problem.is_unknown || problem.failure.kind == FailureKind::UnsupportedValue;
-        let path = FieldPath::of(problem.param.as_deref()?)?;
-        let is_wanted = match self {
-            Self::None => false,
-            Self::Named(names) => is_refused && names.contains(&path.to_string()),
-            // A value that cannot be honoured may be essential to the message.
-            Self::All => problem.is_unknown,
-        };
-        is_wanted.then_some(path)
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::ReplyBuilder;
 use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent};
+use crate::openai::chat::ReplyBuilder;
 
 use super::head::{FINGERPRINT, finish_word};
 use super::usage::{Total, logprob};

@@ -5,13 +5,11 @@ use serde_json::{Map, Value};
 use crate::job::{Capabilities, Chat, OutputFormat, Sampling, StopRules, TextInput, TextRequest};
 use crate::openai::nearest::shortened;
 use crate::openai::shape::kind;
-use crate::openai::{Problem, Strictness, field, json};
+use crate::openai::{IgnoredFields, Problem, Strictness, field, json};
 
-use super::aside;
 use super::fields::FIELDS;
-use super::messages;
 use super::tools::{self, Choice};
-use super::{CallStyle, ChatRequest, Demand, IgnoredFields, Lenient, StreamOptions};
+use super::{CallStyle, ChatRequest, Demand, Lenient, StreamOptions, aside, messages};
 
 /// Values of the fields so far.
 pub struct Draft {

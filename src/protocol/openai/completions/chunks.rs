@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::dialect::StreamWriter;
 use crate::job::{Event, PromptLogprobs, TokenEvent};
 use crate::openai::Problem;
 use crate::openai::chat::{
-    CallStyle, ChatRequest, Ending, Grid, Head, RunningUsage, StreamOptions, finish_word,
+    CallStyle, ChatRequest, Ending, Grid, Head, RunningUsage, StreamOptions, StreamWriter,
+    finish_word,
 };
 
 use super::echo::{Echo, EchoSource};

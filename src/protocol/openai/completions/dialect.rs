@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
 use crate::job::{Capabilities, TextInput};
 use crate::openai::Problem;
-use crate::openai::chat::{ChatRequest, Demand, Head};
+use crate::openai::chat::{ChatRequest, Demand, Dialect, Head, ReplyBuilder, StreamWriter};
 
 use super::chunks::CompletionChunks;
 use super::echo::EchoSource;

@@ -2,11 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Reading;
-use crate::openai::chat::IgnoredFields;
+use crate::openai::chat::Reading;
 use crate::openai::field::{self, Field};
 use crate::openai::shape::whole;
-use crate::openai::{Problem, Shape, Strictness, chat};
+use crate::openai::{IgnoredFields, Problem, Shape, Strictness, chat};
 
 use super::dialect::CompletionsDialect;
 use super::echo::EchoSource;

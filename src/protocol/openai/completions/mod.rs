@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `fields` | every field of a request, declared once or shared with the chat API |
 //! | `prompts` | texts and token ids to go on from |
-//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
+//! | `dialect` | the [`Dialect`](crate::openai::chat::Dialect) of this API |
 //! | `reply` | one reply at the end |
 //! | `chunks` | the chunks of a stream |
 //! | `echo` | the prompt before its completion |

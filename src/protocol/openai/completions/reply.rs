@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::dialect::ReplyBuilder;
 use crate::job::{Event, FinishReason, PromptLogprobs, TokenEvent};
-use crate::openai::chat::{CallStyle, ChatRequest, Ending, Grid, Head, finish_word};
+use crate::openai::chat::{CallStyle, ChatRequest, Ending, Grid, Head, ReplyBuilder, finish_word};
 
 use super::echo::{Echo, EchoSource};
 use super::logprobs::{Characters, Logprobs};

@@ -4,13 +4,12 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::read;
-use crate::dialect::{Dialect, Reading};
 use crate::job::{
     Capabilities, Event, FinishReason, PromptLogprobs, PromptToken, RequestId, TextInput,
     TokenEvent, TokenLogprob, Usage,
 };
-use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
-use crate::openai::{Problem, Strictness};
+use crate::openai::chat::{ChatRequest, Dialect, Ending, Grid, Head, Reading};
+use crate::openai::{IgnoredFields, Problem, Strictness};
 
 fn with(fields: Value) -> Value {
     let mut body = json!({"model": "tiny", "prompt": "Once"});

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use crate::dialect::{Dialect, Reading, ReplyBuilder, StreamWriter};
 use crate::job::Event;
-use crate::openai::chat::{ChatRequest, ChunkWriter, Ending, Grid, Head, Reply};
+use crate::openai::chat::{
+    ChatRequest, ChunkWriter, Dialect, Ending, Grid, Head, Reading, Reply, ReplyBuilder,
+    StreamWriter,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct DescribeDialect;

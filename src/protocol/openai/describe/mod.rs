@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this route |
+//! | `dialect` | the [`Dialect`](crate::openai::chat::Dialect) of this route |
 //! | [`schema`] | all of it as JSON Schema |
 
 mod dialect;

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{DescribeDialect, of_form, of_json};
-use crate::dialect::Dialect;
+use crate::openai::chat::Dialect;
 use crate::openai::form::{FormBody, FormFile};
 
 fn url(chat: &Value) -> &str {

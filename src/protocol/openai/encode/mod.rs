@@ -21,7 +21,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::field::{self, Field, FieldRow};
-use super::shape::{kind, whole};
+use super::shape::{kind, text, whole};
 use super::{Problem, Shape, Strictness};
 
 /// Every field of `/tokenize`.
@@ -81,13 +81,6 @@ fn model(name: &str) -> Result<Arc<str>, Problem> {
             let message = format!("model must have at most {LONGEST} characters, found {count}");
             Err(Problem::invalid("model", message))
         }
-    }
-}
-
-fn text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        _ => String::new(),
     }
 }
 

@@ -12,9 +12,9 @@ use super::speech::SpeechSettings;
 use super::{HearingDoor, HearingRequest, languages};
 use crate::openai::field::{Field, FieldRow};
 use crate::openai::form::FormBody;
-use crate::openai::images::{bounded, number, text};
+use crate::openai::images::{bounded, number};
 use crate::openai::media::{self, MediaTracking};
-use crate::openai::shape::kind;
+use crate::openai::shape::{kind, text};
 use crate::openai::{Problem, Shape, Strictness, field};
 
 const LONGEST_NAME: usize = 128;

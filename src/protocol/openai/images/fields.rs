@@ -12,7 +12,7 @@ use crate::openai::field::Field;
 use crate::openai::form::FormFile;
 use crate::openai::media::{self, MediaEncoding, MediaTracking};
 use crate::openai::nearest::shortened;
-use crate::openai::shape::whole;
+use crate::openai::shape::{text, whole};
 use crate::openai::{Problem, Shape};
 
 /// The request so far.
@@ -97,7 +97,6 @@ const MOST_IMAGES: i64 = 10;
 const LONGEST_PROMPT: usize = 32_000;
 const LONGEST_NAME: usize = 256;
 const SIDE: Shape = Shape::Either(&[Shape::Integer(0..=i64::MAX), Shape::Text]);
-const LONGEST_TOKEN: usize = 128;
 /// Denoising strength of a variation.
 const VARIATION: f64 = 0.6;
 /// The largest seed of the AI Horde API.
@@ -500,17 +499,6 @@ fn side(name: &'static str, value: &Value) -> Result<u32, Problem> {
     })
 }
 
-pub fn progress_token(token: String) -> Result<String, Problem> {
-    match token.len() {
-        1..=LONGEST_TOKEN => Ok(token),
-        found => {
-            let message =
-                format!("progress_token must have 1 to {LONGEST_TOKEN} bytes, found {found}");
-            Err(Problem::invalid("progress_token", message))
-        }
-    }
-}
-
 /// A text with at least one character. Control characters alone are none.
 pub fn bounded(name: &'static str, value: Value, most: usize) -> Result<String, Problem> {
     let text = text(value);
@@ -529,13 +517,6 @@ pub fn bounded(name: &'static str, value: Value, most: usize) -> Result<String, 
 
 pub fn number(value: &Value) -> Option<u32> {
     whole(value).and_then(|number| u32::try_from(number).ok())
-}
-
-pub fn text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        _ => String::new(),
-    }
 }
 
 fn only(name: &'static str, is_honoured: bool, values: &str) -> Result<(), Problem> {

@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::fields::text;
 use crate::openai::Problem;
 use crate::openai::form::FormFile;
-use crate::openai::shape::kind;
+use crate::openai::shape::{kind, text};
 
 /// An image that came along.
 #[derive(Debug, Clone, PartialEq)]

@@ -32,7 +32,7 @@ use super::{Problem, Strictness};
 use crate::job::ImageRequest;
 
 use fields::ImagesDraft;
-pub(super) use fields::{SideRule, bounded, number, progress_token, size, text};
+pub(super) use fields::{SideRule, bounded, number, size};
 use inputs::ImageInputs;
 pub(super) use settings::sampler;
 

@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{Schedule, text};
+use super::fields::Schedule;
 use crate::job::{Lora, samplers};
 use crate::openai::field::nothing_but;
 use crate::openai::nearest::{nearest, shortened};
-use crate::openai::shape::kind;
+use crate::openai::shape::{kind, text};
 use crate::openai::{Problem, Shape};
 
 const MOST_LORAS: usize = 5;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::dialect::{Dialect, ReplyBuilder, StreamWriter};
 use crate::job::Formats;
-use crate::openai::chat::{ChatRequest, Head};
+use crate::openai::chat::{ChatRequest, Dialect, Head, ReplyBuilder, StreamWriter};
 
 use super::intent::ID_PREFIX;
 use super::items::Place;

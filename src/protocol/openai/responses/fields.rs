@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Reading;
-use crate::openai::chat::IgnoredFields;
+use crate::openai::chat::Reading;
 use crate::openai::field::{self, Field, FieldRow};
-use crate::openai::{Problem, Shape, Strictness, chat};
+use crate::openai::{IgnoredFields, Problem, Shape, Strictness, chat};
 
 use super::dialect::{Recorder, ResponsesDialect, Sealer};
 use super::items::{Conversation, Place};

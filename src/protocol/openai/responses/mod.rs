@@ -7,7 +7,7 @@
 //! | `items` | input items to chat messages |
 //! | `parts` | their content |
 //! | `tools` | tools, and which of them may be called |
-//! | `dialect` | the [`Dialect`](crate::dialect::Dialect) of this API |
+//! | `dialect` | the [`Dialect`](crate::openai::chat::Dialect) of this API |
 //! | `output` | output items, gathered from events |
 //! | `response` | the response object, by its status |
 //! | `native`, `native_body` | for public workers that speak this API: their replies, as events; the body for them |

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::dialect::{NativeEnd, NativeError, NativeReader};
 use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent, Usage};
+use crate::openai::chat::{NativeEnd, NativeError, NativeReader};
 
 /// Reads one response.
 #[derive(Debug, Default)]
@@ -352,8 +352,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::ResponseReader;
-    use crate::dialect::{NativeEnd, NativeReader};
     use crate::job::{Channel, Event, FinishReason, TokenEvent, ToolCallEvent, Usage};
+    use crate::openai::chat::{NativeEnd, NativeReader};
 
     fn read(events: &[Value]) -> (Vec<Event>, NativeEnd) {
         let (mut reader, mut out) = (Box::new(ResponseReader::default()), Vec::new());

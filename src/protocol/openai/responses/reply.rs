@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::dialect::ReplyBuilder;
 use crate::job::{Event, FinishReason, Usage};
-use crate::openai::chat::{Ending, Grid};
+use crate::openai::chat::{Ending, Grid, ReplyBuilder};
 
 use super::dialect::Recorder;
 use super::output::{OutputItems, OutputOptions};

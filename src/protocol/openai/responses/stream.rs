@@ -6,10 +6,9 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::dialect::StreamWriter;
 use crate::job::{Event, TokenEvent, ToolCallEvent};
 use crate::openai::Problem;
-use crate::openai::chat::{Ending, Grid, logprob};
+use crate::openai::chat::{Ending, Grid, StreamWriter, logprob};
 use crate::openai::text::put_escaped;
 
 use super::dialect::Recorder;

@@ -7,10 +7,9 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{Context, Intent, Recorder, Sealer, read, stored_input};
-use crate::dialect::Reading;
 use crate::job::{Channel, Event, FinishReason, RequestId, TokenEvent, ToolCallEvent, Usage};
-use crate::openai::chat::{ChatRequest, Ending, Grid, Head, IgnoredFields};
-use crate::openai::{Problem, Strictness};
+use crate::openai::chat::{ChatRequest, Ending, Grid, Head, Reading};
+use crate::openai::{IgnoredFields, Problem, Strictness};
 
 /// Seals by writing it backwards.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::{SpeechDelivery, SpeechForm, VoicedText};
 use crate::job::most_spoken;
 use crate::openai::field::Field;
-use crate::openai::images::{LARGEST_SEED, bounded, text};
+use crate::openai::images::{LARGEST_SEED, bounded};
 use crate::openai::media::{self, MediaTracking};
-use crate::openai::shape::whole;
+use crate::openai::shape::{text, whole};
 use crate::openai::{Problem, Shape};
 
 const LONGEST_NAME: usize = 128;

@@ -9,9 +9,9 @@ use crate::job::{LONGEST_VIDEO, MOST_FRAMES, VideoRequest};
 use crate::openai::field::Field;
 use crate::openai::form::FormFile;
 use crate::openai::images::inputs::{ImageInput, ImageInputs};
-use crate::openai::images::{LARGEST_SEED, SideRule, bounded, number, sampler, size, text};
+use crate::openai::images::{LARGEST_SEED, SideRule, bounded, number, sampler, size};
 use crate::openai::media::{self, MediaEncoding, MediaTracking};
-use crate::openai::shape::whole;
+use crate::openai::shape::{text, whole};
 use crate::openai::{Problem, Shape};
 
 const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=LONGEST_VIDEO;

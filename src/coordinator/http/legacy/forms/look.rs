@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use super::super::refused::Refused;
 use super::super::requested::{find, made, room_to_tell, unavailable};
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
 use crate::http::reply;
 use crate::http::room::Memory;

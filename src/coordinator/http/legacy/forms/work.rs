@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::super::body::read;
 use super::super::images::{give_back, key_of};
 use super::super::moderation::Door;
-use super::super::refused::Refused;
 use super::super::rigs::door::{self, Untold};
 use super::super::submit::not_taken;
 use super::LINKS;
 use super::offered::{ask, leave_out_images};
 use crate::dispatch::{Offer, Skip, Skipped, Wants};
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::media::{Key, Media};
 use crate::modes::Modes;
@@ -220,8 +220,7 @@ fn not_heard(not: NotTaken, job: JobId) -> Refusal {
 mod tests {
     use serde_json::json;
 
-    use super::JobId;
-    use super::{Drawn, image_of};
+    use super::{Drawn, JobId, image_of};
     use crate::media::bucket_tests::{HOUR, bucket, key, put};
     use crate::pictures::tests::written;
     use crate::pictures::{Pictures, Results, Unfit};

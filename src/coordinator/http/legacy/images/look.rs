@@ -6,9 +6,9 @@ use axum::response::Response;
 
 use super::super::moderation::Door;
 use super::super::progress;
-use super::super::refused::Refused;
 use super::super::requested::{COPIES, find, made, unavailable};
 use crate::error::ApiError;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
 use crate::http::reply;
 use crate::http::room::{Memory, Room};

@@ -7,11 +7,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::super::refused::Refused;
 use super::super::requested::{find, made, unavailable};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
 use crate::http::reply;
 use crate::kudos::{Cause, Posted, Posting};

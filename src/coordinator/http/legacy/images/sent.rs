@@ -6,11 +6,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::super::refused::Refused;
 use super::super::requested::COPIES;
 use super::super::sent::{answer, of};
 use super::sources::no_store;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
 use crate::http::room::{Memory, Room};
 use crate::media::Media;

@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::super::refused::Refused;
 use super::super::submit::not_taken;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::pollers::{NotTaken, Pollers};
 use muster_protocol::job::{JobId, Progress};
 use muster_protocol::legacy::submit::ProgressInput;

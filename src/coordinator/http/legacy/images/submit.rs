@@ -8,12 +8,12 @@ use axum::response::Response;
 use tracing::warn;
 
 use super::super::body::read;
-use super::super::refused::Refused;
 use super::super::submit::not_taken;
 use super::{give_back, key_of};
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::pictures::{Results, Unfit};
 use crate::pollers::{Attempt, Made, Pollers};

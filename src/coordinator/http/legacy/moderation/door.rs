@@ -10,7 +10,8 @@ use crate::accounts::Caller;
 use crate::error::ApiError;
 use crate::http::Address;
 use crate::moderation::{Asker, Blocked, LONGEST, Moderation, Prompt};
-use crate::modes::{ModeSet, Modes};
+use crate::modes::Modes;
+use crate::values::modes::ModeSet;
 use muster_protocol::legacy::{Code, Refusal};
 
 /// The address of a request, and the moderation rules for it.

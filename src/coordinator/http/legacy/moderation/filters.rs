@@ -6,17 +6,17 @@ use axum::response::Response;
 
 use crate::clock::wall_clock;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::{Named, Query};
-use crate::http::legacy::refused::Refused;
 use crate::http::reply;
 use crate::moderation::{LISTED, Moderation, NotWritten};
-use crate::people::Alias;
 use crate::storage::{
     FilterChange, FilterChanged, FilterMade, FilterRow, MOST_FILTERS, NewFilter, StorageError,
     Store,
 };
+use crate::values::Alias;
 use muster_protocol::legacy::filter::{
     FilterDetails, FilterPromptSuspicion, FilterRegex, PatchExistingFilter, PromptCheckInput,
     PutNewFilter,

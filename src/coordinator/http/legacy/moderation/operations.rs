@@ -11,17 +11,17 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use crate::accounts::{Caller, Roles};
+use crate::accounts::Caller;
 use crate::address::{Network, Prefix};
 use crate::error::ApiError;
-use crate::http::Address;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
-use crate::http::legacy::refused::Refused;
-use crate::http::reply;
+use crate::http::{Address, reply};
 use crate::moderation::{KeptOut, Moderation};
 use crate::storage::{Store, WorkerAddress};
+use crate::values::Roles;
 use muster_protocol::legacy::operations::{
     AddTimeoutIPInput, AddWorkerTimeout, DeleteTimeoutIPInput, IPTimeout,
 };

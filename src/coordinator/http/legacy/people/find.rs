@@ -7,12 +7,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::super::asked::{Named, Query};
-use super::super::refused::Refused;
 use super::view::{View, Viewer};
 use super::{person, unreadable};
 use crate::accounts::{ANONYMOUS, ANONYMOUS_KEY, Accounts, Denied};
 use crate::error::ApiError;
-use crate::http::auth::{Sent, Visitor};
+use crate::http::admitted::Sent;
+use crate::http::auth::Visitor;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::people::People;
 use crate::requests::Requests;

@@ -8,11 +8,11 @@ use serde_json::json;
 use tracing::warn;
 
 use super::super::asked::Named;
-use super::super::refused::Refused;
 use super::{person, unreadable};
 use crate::accounts::{ANONYMOUS, Caller};
 use crate::erasure::Erasures;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::people::People;
 use crate::storage::{Left, PersonRow};

@@ -19,9 +19,10 @@ pub use leave::leave;
 pub use modify::modify;
 pub use trial::try_out;
 
-use super::refused::Refused;
-use crate::people::{People, number};
+use crate::http::horde_refusal::Refused;
+use crate::people::People;
 use crate::storage::{PersonRow, StorageError};
+use crate::values::alias::number;
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::{Code, Refusal};
 

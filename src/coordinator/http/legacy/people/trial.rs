@@ -6,15 +6,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::super::refused::Refused;
-use crate::accounts::Roles;
 use crate::display_name::{FORBIDDEN, is_readable};
 use crate::error::ApiError;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
 use crate::kudos::MOST;
-use crate::people::{Alias, People, Trial, TrialUser};
+use crate::people::{People, Trial, TrialUser};
 use crate::state::DoorSettings;
+use crate::values::{Alias, Roles};
 use muster_protocol::job::Kudos;
 use muster_protocol::legacy::development::{TestUser, TestUserInput};
 use muster_protocol::legacy::{Body, Code, Refusal};

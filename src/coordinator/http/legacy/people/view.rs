@@ -1,11 +1,12 @@
 //! A user as strangers, the user and moderators see them: each view adds fields to the one before.
 
-use crate::accounts::{ANONYMOUS, Roles};
+use crate::accounts::ANONYMOUS;
 use crate::clock::wall_clock;
-use crate::people::{Alias, People, Sources};
+use crate::people::{People, Sources};
 use crate::requests::Requests;
 use crate::storage::{Amounts, PersonRow, Records, StorageError};
-use crate::styles::Style;
+use crate::values::styles::Style;
+use crate::values::{Alias, Roles};
 use muster_protocol::job::{AccountId, Kind, Kudos, RequestId};
 use muster_protocol::legacy::date::Date;
 use muster_protocol::legacy::user::{

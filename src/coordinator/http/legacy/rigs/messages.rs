@@ -7,10 +7,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::{Named, Query};
-use crate::http::legacy::refused::Refused;
 use crate::http::reply;
 use crate::messages::{Messages, NotTold, Wanted};
 use crate::storage::MessageRow;

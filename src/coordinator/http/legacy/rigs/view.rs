@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use super::messages::shown;
-use crate::accounts::Roles;
 use crate::messages::Messages;
-use crate::people::Alias;
 use crate::rigs::Rig;
 use crate::storage::{Owner, RigRow};
+use crate::values::{Alias, Roles};
 use muster_protocol::job::{Kudos, WorkerId};
 use muster_protocol::legacy::annotation;
 use muster_protocol::legacy::interrogation::Form;

@@ -4,13 +4,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::accounts::Roles;
 use crate::error::ApiError;
-use crate::http::auth::{Admitted, Visitor};
+use crate::http::admitted::Admitted;
+use crate::http::auth::Visitor;
 use crate::http::body::Whole;
-use crate::http::legacy::Refused;
+use crate::http::horde_refusal::Refused;
 use crate::http::reply;
-use crate::modes::{ModeSet, Modes, Switch};
+use crate::modes::Modes;
+use crate::values::Roles;
+use crate::values::modes::{ModeSet, Switch};
 use muster_protocol::legacy::service::{ModeStatus, ModesInput};
 use muster_protocol::legacy::{Body, Code, Refusal};
 

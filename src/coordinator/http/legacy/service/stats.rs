@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{SPECIAL, is_known, public_name, unknown_numbers};
-use crate::http::legacy::Refused;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Query;
 use crate::http::reply;
 use crate::names::Names;

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::documents::{DatabaseKind, Document, MediaPlace, News, PrivacySettings, ResponsePolicy};
+use crate::http::horde_refusal::Refused;
 use crate::http::idempotency::REPLIES_KEPT;
-use crate::http::legacy::Refused;
 use crate::http::legacy::asked::Query;
 use crate::http::reply;
 use crate::media::Media;
@@ -33,12 +33,12 @@ pub async fn privacy(
     query: Query,
 ) -> Result<Response, Refused> {
     let in_force = PrivacySettings {
-        responses: match settings.store_responses {
+        responses: match settings.responses.store {
             StoreResponses::UnlessRefused => ResponsePolicy::UnlessRefused,
             StoreResponses::OnRequest => ResponsePolicy::OnRequest,
             StoreResponses::Never => ResponsePolicy::Never,
         },
-        responses_kept: settings.responses_kept,
+        responses_kept: settings.responses.kept,
         requests_kept: LONGEST_KEPT,
         media: match media.is_bucket() {
             true => MediaPlace::Bucket,

@@ -10,13 +10,14 @@ use super::{
 };
 use crate::clock::wall_clock;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::{Named, Query};
-use crate::http::legacy::refused::Refused;
 use crate::http::reply;
 use crate::storage::{CollectionChange, NewCollection, NotNamed, Store};
-use crate::styles::{Collection, Member, NoMembers, Styles};
+use crate::styles::{NoMembers, Styles};
+use crate::values::styles::{Collection, Member};
 use muster_protocol::legacy::service::SimpleResponse;
 use muster_protocol::legacy::style::collection::{
     InputModelCollection, NewModelCollection, ResponseModelCollection,

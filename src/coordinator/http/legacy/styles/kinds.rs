@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::styles::{Example, Params, Recipe, RecipeChange, Style};
+use crate::values::styles::{Example, Params, Recipe, RecipeChange, Style};
 use muster_protocol::legacy::image::params::ModelStyleInputParamsImage;
 use muster_protocol::legacy::shared_key::SharedKeyDetails;
 use muster_protocol::legacy::style::image::{

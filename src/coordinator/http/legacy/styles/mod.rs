@@ -27,12 +27,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use tracing::warn;
 
-use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::accounts::{ANONYMOUS, Caller};
 use crate::display_name::{FORBIDDEN, is_readable};
 use crate::http::reply;
 use crate::profanity::is_profane;
 use crate::storage::{StorageError, Store};
-use crate::styles::is_findable;
+use crate::values::Roles;
+use crate::values::styles::is_findable;
 use muster_protocol::job::AccountId;
 use muster_protocol::legacy::style::StyleModify;
 use muster_protocol::legacy::{Code, Refusal};

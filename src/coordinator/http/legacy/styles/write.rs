@@ -10,17 +10,18 @@ use super::read::find;
 use super::{
     check_name, check_words, done, is_owner, may_have, may_manage, name_taken, not_stored,
 };
-use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::accounts::{ANONYMOUS, Caller};
 use crate::clock::wall_clock;
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::body::Whole;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
-use crate::http::legacy::refused::Refused;
 use crate::http::reply;
 use crate::sharing::Sharing;
 use crate::storage::{NewStyle, NotNamed, Store};
-use crate::styles::Recipe;
+use crate::values::Roles;
+use crate::values::styles::Recipe;
 use muster_protocol::job::SharedKeyId;
 use muster_protocol::legacy::service::SimpleResponse;
 use muster_protocol::legacy::style::StyleModify;

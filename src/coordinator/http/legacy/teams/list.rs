@@ -8,13 +8,13 @@ use axum::response::Response;
 
 use crate::error::ApiError;
 use crate::http::auth::Visitor;
+use crate::http::horde_refusal::Refused;
 use crate::http::legacy::asked::Named;
-use crate::http::legacy::refused::Refused;
 use crate::http::legacy::rigs::view::{count, kudos};
 use crate::http::reply;
-use crate::people::Alias;
 use crate::rigs::Rig;
 use crate::teams::{Squad, Teams};
+use crate::values::Alias;
 use muster_protocol::legacy::Code;
 use muster_protocol::legacy::team::{ActiveModelLite, TeamDetails};
 use muster_protocol::legacy::worker::WorkerDetailsLite;

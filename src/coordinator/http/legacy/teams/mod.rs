@@ -11,7 +11,7 @@ mod list;
 pub use change::{change, create, delete};
 pub use list::{list, show};
 
-use super::refused::Refused;
+use crate::http::horde_refusal::Refused;
 use crate::teams::NotTeamed;
 
 impl From<NotTeamed> for Refused {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::accounts::{Accounts, Thoughts};
 use crate::error::ApiError;
 use crate::http::body::Whole;
-use crate::http::openai::encode::Encoder;
-use crate::http::openai::tokens::answer;
+use crate::http::generation::bodies::answer;
+use crate::http::generation::encode::Encoder;
 use crate::http::room::Memory;
 use crate::http::text::{Incoming, TextEndpoint, is_too_long};
 use crate::responses::{
@@ -41,8 +41,8 @@ pub async fn create(
     let intent = Intent::of(incoming.body());
     let sources = sources(&responses, &endpoint, &intent, &mut incoming).await?;
     let mut context = context(&accounts, &endpoint, &sources);
-    context.stores_by_default = settings.store_responses == StoreResponses::UnlessRefused;
-    if settings.store_responses == StoreResponses::Never && intent.store == Some(true) {
+    context.stores_by_default = settings.responses.store == StoreResponses::UnlessRefused;
+    if settings.responses.store == StoreResponses::Never && intent.store == Some(true) {
         return Err(never_stores());
     }
     if !intent.store.unwrap_or(context.stores_by_default) {

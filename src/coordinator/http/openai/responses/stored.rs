@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::http::auth::Admitted;
+use crate::http::admitted::Admitted;
 use crate::http::reply::{Reply, text_in};
 use crate::http::room::Memory;
 use crate::http::statistics::parameter;

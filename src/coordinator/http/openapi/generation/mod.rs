@@ -3,6 +3,8 @@
 mod images;
 mod music;
 mod speech;
+#[cfg(feature = "tone")]
+mod tones;
 mod transcription;
 mod videos;
 
@@ -26,7 +28,7 @@ const ROUTES: &[&[MediaRoute]] = &[
     transcription::ROUTES,
     RESULTS,
     #[cfg(feature = "tone")]
-    crate::http::openai::tones::DESCRIBED,
+    tones::ROUTES,
 ];
 
 const FORM: &str = "multipart/form-data";

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{chat, check, read, with};
 use crate::job::{Capabilities, OutputFormat};
-use crate::openai::chat::{ChatRequest, IgnoredFields};
+use crate::openai::IgnoredFields;
+use crate::openai::chat::ChatRequest;
 
 #[test]
 fn a_plain_request_leaves_everything_to_the_model() {

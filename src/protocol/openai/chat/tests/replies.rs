@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
-use crate::dialect::ReplyBuilder;
 use crate::job::{Channel, Event, FinishReason};
-use crate::openai::chat::Reply;
+use crate::openai::chat::{Reply, ReplyBuilder};
 
 fn replied(fields: Value, events: Vec<Event>, finish: FinishReason) -> Value {
     let request = read(with(fields));

@@ -4,10 +4,9 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{ending, grid, head, piece, read, said, with};
-use crate::dialect::StreamWriter;
 use crate::job::{Channel, Event, Failure, FailureKind, FinishReason, TokenEvent};
 use crate::openai::Strictness;
-use crate::openai::chat::{CallStyle, ChatRequest, ChunkWriter};
+use crate::openai::chat::{CallStyle, ChatRequest, ChunkWriter, StreamWriter};
 
 /// The stream of these events, as a client reads it.
 fn streamed(fields: Value, events: &[Event]) -> String {

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::accounts::{ANONYMOUS, Caller, Roles};
+use crate::accounts::{ANONYMOUS, Caller};
 use crate::dispatch::{Priority, Standing};
-use crate::sharing::SharedKey;
+use crate::values::{Roles, SharedKey};
 use muster_protocol::job::{AccountId, Kudos, SharedKeyId, UnixMillis};
 use muster_protocol::legacy::shared_key::JobLimits;
 use muster_protocol::legacy::{Code, Refusal};

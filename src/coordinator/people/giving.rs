@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::accounts::{ANONYMOUS, Accounts, Caller, Roles};
+use crate::accounts::{ANONYMOUS, Accounts, Caller};
 use crate::clock::wall_clock;
-use crate::people::number;
-use crate::sharing::SharedKey;
 use crate::storage::{PersonRow, StorageError, Store};
+use crate::values::alias::number;
+use crate::values::{Roles, SharedKey};
 use muster_protocol::job::{AccountId, Kudos, SharedKeyText, UnixMillis};
 use muster_protocol::legacy::{Code, Refusal};
 
-use super::{Cause, MOST, MOST_CREATED, Posted, Posting};
+use crate::kudos::{Cause, MOST, MOST_CREATED, Posted, Posting};
 
 /// After receiving kudos from a user, an account may not send them any for this long.
 const PAUSE: Duration = Duration::from_secs(60);

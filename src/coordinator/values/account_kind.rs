@@ -4,7 +4,7 @@ use muster_protocol::job::Kudos;
 
 /// How an account's user is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AccountKind {
     /// All callers without an account.
     Anonymous,
     /// A user with a key only.
@@ -13,7 +13,7 @@ pub enum Kind {
     Known,
 }
 
-impl Kind {
+impl AccountKind {
     /// Charges never take a balance below this.
     pub const fn floor(self) -> Kudos {
         match self {

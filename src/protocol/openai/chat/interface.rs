@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::job::{Event, FinishReason, Formats, NativeBody, Usage};
 use crate::openai::Problem;
-use crate::openai::chat::{ChatRequest, Ending, Grid, Head};
+
+use super::{ChatRequest, Ending, Grid, Head};
 
 /// A body that was read.
 #[derive(Debug)]

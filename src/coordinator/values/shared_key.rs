@@ -25,7 +25,7 @@ pub struct SharedKey {
 
 /// A key to create, if its owner has fewer than `most`.
 #[derive(Debug, Clone)]
-pub struct NewKey {
+pub struct NewSharedKey {
     pub id: SharedKeyId,
     /// The key itself, encrypted.
     pub sealed: String,
@@ -40,7 +40,7 @@ pub struct NewKey {
 
 /// Changes of a key; `None` leaves a field unchanged. For the budget and the expiry, `Some(None)` removes the limit.
 #[derive(Debug, Clone)]
-pub struct KeyChange {
+pub struct SharedKeyChange {
     pub id: SharedKeyId,
     pub owner: AccountId,
     pub name: Option<String>,

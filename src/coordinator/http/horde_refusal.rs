@@ -7,10 +7,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::debug;
 
-use crate::accounts::Roles;
+use super::reply::with_status;
 use crate::error::{ApiError, is_temporary, usual_wait};
-use crate::http::reply::with_status;
 use crate::storage::StorageError;
+use crate::values::Roles;
 use muster_protocol::job::FailureKind;
 use muster_protocol::legacy::{Code, Refusal};
 
