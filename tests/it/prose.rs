@@ -27,7 +27,7 @@ const COMMENTS: &[(&str, [usize; 3])] = &[
 /// Type names, per crate: participles, names that occur more than once.
 const TYPES: &[(&str, [usize; 2])] = &[
     ("config", [4, 0]),
-    ("coordinator", [105, 153]),
+    ("coordinator", [105, 151]),
     ("engine", [10, 13]),
     ("kernels", [3, 3]),
     ("muster", [5, 33]),
