@@ -433,7 +433,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         ],
     ),
     ("ratatui", &["cli/top"]),
-    ("ring", &["coordinator/values"]),
+    ("ring", &["coordinator/accounts", "coordinator/values"]),
     ("sqlx", &["coordinator/storage"]),
     ("subtle", &["worker/daemon/page"]),
     ("tokenizers", &["engine/runtime/text"]),
