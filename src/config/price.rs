@@ -77,6 +77,18 @@ impl Value for Usd {
 }
 
 impl PriceConfig {
+    /// A price by the name of its setting, of those that are no prices of tokens.
+    pub fn rate(&self, name: &str) -> Option<Usd> {
+        match name {
+            "per_image_usd" => self.per_image_usd,
+            "per_video_second_usd" => self.per_video_second_usd,
+            "per_audio_second_usd" => self.per_audio_second_usd,
+            "per_minute_heard_usd" => self.per_minute_heard_usd,
+            "per_mchar_spoken_usd" => self.per_mchar_spoken_usd,
+            _ => None,
+        }
+    }
+
     /// Reads one section. Texts need both rates: prompt and reply are charged together. Embeddings need only the input
     /// rate.
     pub(super) fn read_one(reader: &mut Reader<'_>) -> Option<Self> {

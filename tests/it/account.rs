@@ -232,9 +232,9 @@ pub fn charging() -> DoorSettings {
     let rates = ModelRates {
         input_per_mtok: usd(1),
         output_per_mtok: usd(2),
-        per_image: usd(1),
         ..ModelRates::default()
     };
+    let rates = rates.with(Kind::Image, usd(1));
     DoorSettings {
         charging: Charging::On,
         price_book: PriceBook::new(None)

@@ -877,10 +877,7 @@ async fn music_is_made_by_our_worker_in_each_type_of_file() {
 
 #[tokio::test]
 async fn music_costs_its_seconds_and_a_failed_sound_nothing() {
-    let rates = ModelRates {
-        per_audio_second: Some(MicroUsd(1000)),
-        ..ModelRates::default()
-    };
+    let rates = ModelRates::default().with(Kind::Music, Some(MicroUsd(1000)));
     let app = App::listening(DoorSettings {
         price_book: PriceBook::new(None).with("plays", [], rates),
         ..charging()
@@ -1201,10 +1198,7 @@ async fn a_client_that_leaves_cancels_its_transcript() {
 
 #[tokio::test]
 async fn a_client_that_leaves_a_transcript_pays_for_what_was_written() {
-    let rates = ModelRates {
-        per_minute_heard: Some(MicroUsd(6000)),
-        ..ModelRates::default()
-    };
+    let rates = ModelRates::default().with(Kind::Transcription, Some(MicroUsd(6000)));
     let app = App::listening(DoorSettings {
         price_book: PriceBook::new(None).with("hears", [], rates),
         ..charging()
@@ -1722,11 +1716,9 @@ async fn a_speech_that_is_served_later_survives_a_restart() {
 
 #[tokio::test]
 async fn sounds_are_paid_by_the_minute_and_speech_by_the_character() {
-    let rates = ModelRates {
-        per_minute_heard: Some(MicroUsd(6000)),
-        per_mchar_spoken: Some(MicroUsd(10_000_000)),
-        ..ModelRates::default()
-    };
+    let rates = ModelRates::default()
+        .with(Kind::Transcription, Some(MicroUsd(6000)))
+        .with(Kind::Speech, Some(MicroUsd(10_000_000)));
     let book = PriceBook::new(None);
     let book = book
         .with("hears", [], rates)

@@ -14,7 +14,7 @@ use muster::coordinator::storage::{Location, RoleChange, Store};
 use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::values::modes::ModeSet;
 use muster::coordinator::values::{Roles, Scopes};
-use muster::coordinator::workers::{Workers, WorkersSettings};
+use muster::coordinator::workers::{Workers, WorkersSettings, mark_large};
 use muster::protocol::job::AccountId;
 use muster::tasks::Tasks;
 use muster_testing::eventually;
@@ -417,7 +417,8 @@ impl House {
         let notes = muster::coordinator::rigs::notes(records.clone());
         let books =
             muster::coordinator::settlements::books(store.clone(), Arc::default(), |_| true, notes);
-        let switchboard = Switchboard::start(Settings::default(), books, &tasks);
+        let switchboard =
+            Switchboard::start(Settings::default(), books, &tasks).marking(mark_large);
         let doors = DoorSettings {
             worker_quotas,
             ..DoorSettings::default()

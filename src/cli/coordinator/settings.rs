@@ -213,12 +213,12 @@ fn price_book(config: &Config) -> PriceBook {
         let rates = ModelRates {
             input_per_mtok: rate(price.input_per_mtok_usd),
             output_per_mtok: rate(price.output_per_mtok_usd),
-            per_image: rate(price.per_image_usd),
-            per_video_second: rate(price.per_video_second_usd),
-            per_audio_second: rate(price.per_audio_second_usd),
-            per_minute_heard: rate(price.per_minute_heard_usd),
-            per_mchar_spoken: rate(price.per_mchar_spoken_usd),
+            ..ModelRates::default()
         };
+        let rates = Kind::each().fold(rates, |rates, kind| {
+            let name = kind.facts().rate.map_or("", |rate| rate.name);
+            rates.with(kind, rate(price.rate(name)))
+        });
         let aliases = price.aliases.iter().map(String::as_str);
         book.with(&price.model, aliases, rates)
     })

@@ -6,20 +6,15 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::{JobPrice, MicroUsd};
-use muster_protocol::job::Kind;
+use muster_protocol::job::{Kind, PriceUnit};
 
 /// Prices of a model; `None` if there is no price for that kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelRates {
     pub input_per_mtok: Option<MicroUsd>,
     pub output_per_mtok: Option<MicroUsd>,
-    pub per_image: Option<MicroUsd>,
-    pub per_video_second: Option<MicroUsd>,
-    pub per_audio_second: Option<MicroUsd>,
-    /// Price of a minute of transcription.
-    pub per_minute_heard: Option<MicroUsd>,
-    /// A million characters of spoken text.
-    pub per_mchar_spoken: Option<MicroUsd>,
+    /// By the units that kinds name.
+    pub of_kinds: [Option<MicroUsd>; Kind::ALL.len()],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,6 +35,17 @@ pub fn modality(name: &str) -> Option<Kind> {
 }
 
 impl ModelRates {
+    #[must_use]
+    pub fn with(mut self, kind: Kind, rate: Option<MicroUsd>) -> Self {
+        self.of_kinds[kind as usize] = rate;
+        self
+    }
+
+    /// The price of a unit of a kind.
+    pub fn of(&self, kind: Kind) -> Option<MicroUsd> {
+        self.of_kinds[kind as usize]
+    }
+
     /// The rates of a text, without a hold; `None` if one of them is missing.
     pub fn text(&self) -> Option<JobPrice> {
         Some(JobPrice {
@@ -60,7 +66,7 @@ impl ModelRates {
     /// Price of transcribing this much audio, rounded up. Without a price per minute its tokens are billed, 50 per
     /// second.
     pub fn transcription(&self, millis: u64) -> Option<JobPrice> {
-        let Some(per_minute) = self.per_minute_heard else {
+        let Some(per_minute) = self.of(Kind::Transcription) else {
             return self.reading();
         };
         Some(JobPrice {
@@ -72,19 +78,19 @@ impl ModelRates {
     /// Price of a speech of this many characters, rounded up. A character counts as a token if there is no price for
     /// characters.
     pub fn spoken(&self, characters: u64) -> Option<MicroUsd> {
-        let per_million = self.per_mchar_spoken.or(self.input_per_mtok)?;
+        let per_million = self.of(Kind::Speech).or(self.input_per_mtok)?;
         Some(share(per_million, characters, MILLION))
     }
 
     /// Price of one output of a kind other than text, with its length if billed by time, rounded up.
     pub fn output(&self, kind: Kind, millis: u64) -> Option<MicroUsd> {
-        let per_second = match kind.listed_as() {
-            Kind::Image => return self.per_image,
-            Kind::Video => self.per_video_second?,
-            Kind::Music => self.per_audio_second?,
-            _ => return None,
-        };
-        Some(share(per_second, millis, MILLIS_A_SECOND))
+        let kind = kind.listed_as();
+        let rate = self.of(kind)?;
+        match kind.facts().rate?.unit {
+            PriceUnit::Output => Some(rate),
+            PriceUnit::Second => Some(share(rate, millis, MILLIS_A_SECOND)),
+            PriceUnit::Minute | PriceUnit::MillionCharacters => None,
+        }
     }
 }
 
@@ -198,11 +204,9 @@ mod tests {
 
     #[test]
     fn the_length_of_videos_and_audio_is_paid_and_of_images_their_number() {
-        let rates = ModelRates {
-            per_image: Some(MicroUsd(7)),
-            per_audio_second: Some(MicroUsd(10)),
-            ..ModelRates::default()
-        };
+        let rates = ModelRates::default()
+            .with(Kind::Image, Some(MicroUsd(7)))
+            .with(Kind::Music, Some(MicroUsd(10)));
         assert_eq!(rates.output(Kind::Image, 0), Some(MicroUsd(7)));
         assert_eq!(rates.output(Kind::Music, 1501), Some(MicroUsd(16)));
         assert_eq!(rates.output(Kind::Video, 1000), None);
@@ -211,11 +215,9 @@ mod tests {
 
     #[test]
     fn minutes_heard_and_characters_spoken_have_prices_of_their_own() {
-        let rates = ModelRates {
-            per_minute_heard: Some(MicroUsd(6000)),
-            per_mchar_spoken: Some(MicroUsd(15_000_000)),
-            ..rates(1, 1)
-        };
+        let rates = rates(1, 1)
+            .with(Kind::Transcription, Some(MicroUsd(6000)))
+            .with(Kind::Speech, Some(MicroUsd(15_000_000)));
         let transcribed = |millis| rates.transcription(millis).unwrap().of_tokens(9999, 0);
         assert_eq!(transcribed(60_000), MicroUsd(6000));
         assert_eq!(transcribed(2501), MicroUsd(251));

@@ -22,7 +22,7 @@ use crate::switchboard::Switchboard;
 use crate::values::Roles;
 use crate::workers::output_room;
 use muster_process::tasks::Tasks;
-use muster_protocol::job::{Body, FailureKind, Job, JobId, OutputForm, UnixMillis};
+use muster_protocol::job::{Body, FailureKind, Job, JobId, Kind, OutputForm, UnixMillis};
 
 /// Charges the account of an HTTP request.
 #[derive(Debug, Clone)]
@@ -294,7 +294,7 @@ fn rates_of(rates: &ModelRates, job: &Job) -> Option<JobPrice> {
     let spoken = body.spoken_characters().or_else(|| {
         // No model for music has such a price.
         let characters = body.characters_of_possible_speech()?;
-        rates.per_mchar_spoken.map(|_| characters)
+        rates.of(Kind::Speech).map(|_| characters)
     });
     let spoken = spoken.and_then(|characters| rates.spoken(characters));
     match (body.output(), body.transcribed_millis()) {

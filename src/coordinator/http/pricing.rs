@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::billing::{MicroUsd, ModelRates};
 use crate::state::DoorSettings;
+use muster_protocol::job::Kind;
 
 use super::reply::Reply;
 
@@ -49,14 +50,14 @@ pub async fn show(State(settings): State<Arc<DoorSettings>>) -> Response {
 
 fn rates_of(rates: &ModelRates) -> Value {
     let usd = |rate: Option<MicroUsd>| rate.map(MicroUsd::usd);
-    json!({
+    let mut shown = json!({
         "input_per_mtok_usd": usd(rates.input_per_mtok),
         "output_per_mtok_usd": usd(rates.output_per_mtok),
-        "per_image_usd": usd(rates.per_image),
-        "per_video_second_usd": usd(rates.per_video_second),
-        "per_audio_second_usd": usd(rates.per_audio_second),
-        "per_minute_heard_usd": usd(rates.per_minute_heard),
-        "per_mchar_spoken_usd": usd(rates.per_mchar_spoken),
-        "per_3d_generation_usd": null,
-    })
+    });
+    for kind in Kind::each() {
+        if let Some(rate) = kind.facts().rate {
+            shown[rate.name] = usd(rates.of(kind)).into();
+        }
+    }
+    shown
 }

@@ -36,12 +36,12 @@ pub use kinds::ToneRequest;
 pub use kinds::{
     Body, Chat, Clip, ControlMap, DetokenizeInput, EmbeddingRequest, FormRequest, HeardLogprob,
     ImageRequest, JobRequest, Kind, LONGEST_SPEECH, LONGEST_VIDEO, Lora, MOST_FRAMES, MediaFile,
-    ModelDefaults, MusicRequest, NEGATIVE, OutputForm, OutputFormat, PromptSide, RankingRequest,
-    ResultPart, Samples, Sampling, SolverSettings, SoundFormat, SourceImage, SourceUse, SpeechGap,
-    SpeechPart, SpeechRequest, SpokenWord, StopRules, TextInput, TextRequest, TextualInversion,
-    TokenList, TokenizeInput, TokensRequest, ToolChoice, Transcript, TranscriptSegment,
-    TranscriptWord, TranscriptionRequest, USUAL_SIZE, Vector, VideoRequest, Voice, WorkflowText,
-    most_spoken, named_inversions,
+    ModelDefaults, MusicRequest, NEGATIVE, OutputForm, OutputFormat, PriceUnit, PromptSide,
+    RankingRequest, Rate, ResultPart, Samples, Sampling, SolverSettings, SoundFormat, SourceImage,
+    SourceUse, SpeechGap, SpeechPart, SpeechRequest, SpokenWord, StopRules, TextInput, TextRequest,
+    TextualInversion, TokenList, TokenizeInput, TokensRequest, ToolChoice, Transcript,
+    TranscriptSegment, TranscriptWord, TranscriptionRequest, USUAL_SIZE, Vector, VideoRequest,
+    Voice, WorkflowText, most_spoken, named_inversions,
 };
 pub(crate) use kinds::{MediaJson, ValuesJson};
 pub use known_words::KnownWords;

@@ -25,7 +25,7 @@ use muster::coordinator::state::DoorSettings;
 use muster::coordinator::storage::{Location, Store};
 use muster::coordinator::switchboard::Switchboard;
 use muster::coordinator::values::{Roles, Scopes};
-use muster::coordinator::workers::Workers;
+use muster::coordinator::workers::{Workers, mark_large};
 use muster::protocol::job::{AccountId, Kudos, UnixMillis};
 use muster::reader::Reader;
 use muster::tasks::Tasks;
@@ -187,7 +187,8 @@ impl App {
         let is_trusted = move |owner| owners.is_trusted(owner);
         let notes = rigs::notes(records.clone());
         let books = settlements::books(store.clone(), Arc::default(), is_trusted, notes);
-        let board = Switchboard::start(dispatch::Settings::default(), books, &tasks);
+        let board =
+            Switchboard::start(dispatch::Settings::default(), books, &tasks).marking(mark_large);
         let grace = dispatch::Settings::default().grace;
         let links = Links {
             secret: accounts.derived_secret("links to media"),

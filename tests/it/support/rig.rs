@@ -11,7 +11,7 @@ use muster::coordinator::dispatch::{
 use muster::coordinator::metering::Counted;
 use muster::coordinator::switchboard::{Books, Delivery, JobStream, Switchboard};
 use muster::coordinator::workers::{
-    Admitted, Applicant, Denial, Gate, Notices, Revoked, Workers, WorkersSettings,
+    Admitted, Applicant, Denial, Gate, Notices, Revoked, Workers, WorkersSettings, mark_large,
 };
 use muster::protocol::job::{
     AccountId, Body, Chat, Event, Formats, Job, JobId, Kind, Kudos, Limits, ModelChoice, Original,
@@ -72,7 +72,7 @@ impl Board {
                 Ok(KUDOS)
             }
         });
-        let switchboard = Switchboard::start(settings, books, &tasks);
+        let switchboard = Switchboard::start(settings, books, &tasks).marking(mark_large);
         let workers = Workers::behind(Gate::new(admit), switchboard.clone(), workers);
         Self {
             switchboard,

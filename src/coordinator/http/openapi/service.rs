@@ -7,6 +7,7 @@ use crate::http::pricing;
 use crate::http::route::{Answers, Route};
 use muster_protocol::anthropic::schema as messages;
 use muster_protocol::anthropic::{COUNT_TOKENS, MESSAGES};
+use muster_protocol::job::Kind;
 use muster_protocol::openai::chat::schema as chat;
 use muster_protocol::openai::completions::schema as completions;
 use muster_protocol::openai::describe::schema as describe;
@@ -418,28 +419,13 @@ fn worker_check() -> Value {
 
 fn price_list() -> Value {
     let rate = || json!({"type": ["number", "null"], "minimum": 0});
-    let rates = object(
-        json!({
-            "input_per_mtok_usd": rate(),
-            "output_per_mtok_usd": rate(),
-            "per_image_usd": rate(),
-            "per_video_second_usd": rate(),
-            "per_audio_second_usd": rate(),
-            "per_minute_heard_usd": rate(),
-            "per_mchar_spoken_usd": rate(),
-            "per_3d_generation_usd": rate(),
-        }),
-        &[
-            "input_per_mtok_usd",
-            "output_per_mtok_usd",
-            "per_image_usd",
-            "per_video_second_usd",
-            "per_audio_second_usd",
-            "per_minute_heard_usd",
-            "per_mchar_spoken_usd",
-            "per_3d_generation_usd",
-        ],
-    );
+    let of_kinds = Kind::each().filter_map(|kind| Some(kind.facts().rate?.name));
+    let names: Vec<&str> = ["input_per_mtok_usd", "output_per_mtok_usd"]
+        .into_iter()
+        .chain(of_kinds)
+        .collect();
+    let rates = names.iter().map(|name| ((*name).to_owned(), rate()));
+    let rates = object(Value::Object(rates.collect()), &names);
     let model = object(
         json!({"model": text(), "rates": rates}),
         &["model", "rates"],

@@ -15,6 +15,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("embeddings"),
     route: Some("/v1/embeddings"),
     limits: &[],
+    rate: None,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -17,6 +17,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("text"),
     route: None,
     limits: &[],
+    rate: None,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

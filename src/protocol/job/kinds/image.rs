@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
+use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm, PriceUnit, Rate};
 use crate::job::Limits;
 use crate::job::needs::Needs;
 
@@ -20,6 +20,10 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("image"),
     route: Some("/v1/images/generations"),
     limits: &["pixels", "steps"],
+    rate: Some(Rate {
+        name: "per_image_usd",
+        unit: PriceUnit::Output,
+    }),
 };
 
 /// In a prompt as one text, before the part that should not be seen.

@@ -70,6 +70,25 @@ pub struct KindFacts {
     pub route: Option<&'static str>,
     /// The limits of its models, by their names in [`MediaNeeds::named`].
     pub limits: &'static [&'static str],
+    /// The price of its output, or of the sound that it hears; of others tokens alone have a price.
+    pub rate: Option<Rate>,
+}
+
+/// A price in lists of prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// In the configuration and in `/v1/pricing`.
+    pub name: &'static str,
+    pub unit: PriceUnit,
+}
+
+/// The unit that has a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PriceUnit {
+    Output,
+    Second,
+    Minute,
+    MillionCharacters,
 }
 
 /// Three-dimensional models.
@@ -83,6 +102,10 @@ const MESH: KindFacts = KindFacts {
     modality: Some("3d"),
     route: None,
     limits: &[],
+    rate: Some(Rate {
+        name: "per_3d_generation_usd",
+        unit: PriceUnit::Output,
+    }),
 };
 
 macro_rules! kinds {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
+use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm, PriceUnit, Rate};
 use crate::job::needs::{MediaNeeds, Needs};
 use crate::job::{Capabilities, Formats, Limits};
 
@@ -16,6 +16,10 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("audio"),
     route: Some("/v1/audio/generations"),
     limits: &["seconds"],
+    rate: Some(Rate {
+        name: "per_audio_second_usd",
+        unit: PriceUnit::Second,
+    }),
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

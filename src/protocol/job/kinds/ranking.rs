@@ -14,6 +14,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("rerank"),
     route: Some("/v1/rerank"),
     limits: &[],
+    rate: None,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use muster_characters::MOST_SPOKEN;
 use serde::{Deserialize, Serialize};
 
 use super::music::spoken_millis;
-use super::{JobRequest, KindFacts, OutputForm};
+use super::{JobRequest, KindFacts, OutputForm, PriceUnit, Rate};
 use crate::job::needs::{MediaNeeds, Needs};
 use crate::job::{Capabilities, Formats, Limits};
 
@@ -20,6 +20,10 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("audio"),
     route: Some("/v1/audio/speech"),
     limits: &["characters"],
+    rate: Some(Rate {
+        name: "per_mchar_spoken_usd",
+        unit: PriceUnit::MillionCharacters,
+    }),
 };
 
 /// The longest speech of a route, in seconds: 64 MiB of samples at 24 kHz.

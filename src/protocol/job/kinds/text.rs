@@ -20,6 +20,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("text"),
     route: Some("/v1/chat/completions"),
     limits: &[],
+    rate: None,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: None,
     route: None,
     limits: &[],
+    rate: None,
 };
 
 #[derive(Debug, Clone, PartialEq)]

@@ -14,6 +14,7 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("audio"),
     route: Some("/v1/audio/tones"),
     limits: &[],
+    rate: None,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

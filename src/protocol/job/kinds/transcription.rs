@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobRequest, KindFacts, OutputForm};
+use super::{JobRequest, KindFacts, OutputForm, PriceUnit, Rate};
 use crate::job::{Capabilities, Formats, Limits};
 
 pub(super) const FACTS: KindFacts = KindFacts {
@@ -15,6 +15,10 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("text"),
     route: Some("/v1/audio/transcriptions"),
     limits: &[],
+    rate: Some(Rate {
+        name: "per_minute_heard_usd",
+        unit: PriceUnit::Minute,
+    }),
 };
 
 /// A sound to write down.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use super::image::SourceImage;
-use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm};
+use super::{JobRequest, KindFacts, MediaFile, ModelDefaults, OutputForm, PriceUnit, Rate};
 use crate::job::needs::{MediaNeeds, Needs};
 use crate::job::{Formats, Limits};
 
@@ -19,6 +19,10 @@ pub(super) const FACTS: KindFacts = KindFacts {
     modality: Some("video"),
     route: Some("/v1/videos/generations"),
     limits: &["pixels", "frames"],
+    rate: Some(Rate {
+        name: "per_video_second_usd",
+        unit: PriceUnit::Second,
+    }),
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
