@@ -266,6 +266,7 @@ impl From<LoadError> for Failure {
             LoadError::CacheTooSmall { .. }
             | LoadError::KvHeadSize { .. }
             | LoadError::KvLatents { .. }
+            | LoadError::SingleSequence { .. }
             | LoadError::Device(_) => Exit::Unavailable,
             LoadError::NoBase { .. }
             | LoadError::AlreadyLoaded { .. }

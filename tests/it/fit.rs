@@ -19,6 +19,7 @@ const EIGHT_BILLION: Needs = Needs {
     workspace_bytes: 3 * GIB / 10,
     scratch_bytes_per_token: 0,
     context: 131_072,
+    runs_one_job: false,
 };
 
 const SIXTEEN_JOBS: Wishes = Wishes {
@@ -370,6 +371,7 @@ proptest! {
     ) {
         let needs = Needs {
             weight_bytes, kv_bytes_per_token, workspace_bytes, scratch_bytes_per_token, context,
+            runs_one_job: false,
         };
         let wishes = Wishes { context: wish, kv_bytes, max_running, sharers: 0 };
         match fit(needs, wishes, &room_of(free)) {

@@ -115,6 +115,8 @@ mod routes;
 #[cfg(feature = "coordinator")]
 mod service;
 #[cfg(feature = "coordinator")]
+mod single_sequence;
+#[cfg(feature = "coordinator")]
 mod structured;
 mod support;
 mod terminal;

@@ -499,6 +499,31 @@ fn show_tells_how_a_model_would_divide_the_memory() {
 }
 
 #[test]
+fn show_marks_models_that_run_one_request_at_a_time() {
+    let user = User::new();
+    let folder = tempfile::tempdir().unwrap();
+    let entry = include_str!("../../models/smollm2-135m-instruct.toml").replace("smollm2", "mine");
+    let entry = entry.replace("SmolLM2", "Mine");
+    let entry = entry.replace("family = \"llama\"", "family = \"olmo\"");
+    fs::write(folder.path().join("mine.toml"), entry).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let show = |words: &[&str]| {
+        let command = user.types(words).env("MUSTER_MODELS_DIR", folder);
+        command.run().ok()
+    };
+    let mark = "one request at a time (network of candle-transformers)";
+    let shown = show(&["show", "mine-135m-instruct"]);
+    assert!(shown.contains(mark), "{shown}");
+    let report = show(&["show", "mine-135m-instruct", "--json"]);
+    assert!(
+        report.contains("\"network\": \"candle-transformers\""),
+        "{report}"
+    );
+    let other = show(&["show", "qwen3-4b"]);
+    assert!(!other.contains(mark), "{other}");
+}
+
+#[test]
 fn show_of_a_quantization_shows_that_one_alone() {
     let user = User::new();
     let shown = user.types(&["show", "qwen3-4b:Q4_K_M"]).run().ok();

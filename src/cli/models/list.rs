@@ -242,6 +242,9 @@ pub fn partial_words(partial: Partial) -> String {
     )
 }
 
+/// Mark of models whose networks are those of candle-transformers.
+const ONE_JOB: &str = "one request at a time (network of candle-transformers)";
+
 pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     let (entry, quantization) = match Target::parse(&args.name, place)? {
         Target::Entry(entry, quantization) => (entry, quantization),
@@ -263,6 +266,9 @@ pub fn show(args: &ShowArgs, place: &Place) -> Result<(), Failure> {
     fact("names", entry.names.v1.join(", "));
     fact("legacy names", entry.names.legacy.join(", "));
     fact("family", entry.family.word().to_owned());
+    if entry.family.runs_one_job() {
+        fact("jobs", ONE_JOB.to_owned());
+    }
     fact("licence", entry.licence.clone());
     fact("kind", entry.kind().name().to_owned());
     fact("parameters", entry.parameters().to_string());

@@ -9,6 +9,7 @@ use crate::catalog::{
 };
 
 use crate::hub;
+use crate::networks::single_sequence::LIBRARY;
 
 use super::list::size_of;
 use super::place::{Place, Share};
@@ -19,6 +20,9 @@ pub struct ModelReport<'a> {
     description: &'a str,
     names: NamesReport<'a>,
     family: &'a str,
+    /// The library whose network it is, which runs one request at a time; none for the engine's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<&'static str>,
     kind: &'a str,
     licence: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +176,7 @@ pub fn of_quantizations<'a>(
             legacy: &entry.names.legacy,
         },
         family: entry.family.word(),
+        network: entry.family.runs_one_job().then_some(LIBRARY),
         kind: entry.kind().name(),
         licence: &entry.licence,
         context: match &entry.facts {

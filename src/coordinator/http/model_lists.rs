@@ -150,6 +150,9 @@ fn entry(model: &ModelOnline, owner: &str, known: &KnownModels) -> Value {
     if let Some(upstream) = &model.details.upstream {
         entry["upstream"] = upstream.as_str().into();
     }
+    if let Some(network) = &model.details.network {
+        entry["network"] = network.as_str().into();
+    }
     // Media models have no context, whatever their workers state.
     if reads_tokens(model) {
         entry["max_context_length"] = model.context.into();

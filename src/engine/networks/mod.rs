@@ -6,6 +6,7 @@ pub mod encoder;
 pub mod image;
 pub mod image_encoder;
 pub mod layers;
+pub mod single_sequence;
 pub mod sound;
 pub mod text;
 pub mod text_encoder;

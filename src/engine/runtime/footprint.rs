@@ -5,10 +5,11 @@ use std::path::Path;
 use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 
-use super::load::{LoadError, ModelSource, check_kv};
+use super::load::{LoadError, ModelSource, check_kv, check_single_sequence};
 use super::scheduler::SNAPSHOTS;
 use super::speculation::MOST_PROPOSED;
 use super::{DeviceChoice, EngineLimits, Speculation, encode};
+use crate::networks::single_sequence::SingleSequenceSpec;
 use crate::networks::text::{DecoderSpec, LoadOptions, Synthetic, TextAdapterFile};
 use crate::networks::weights::{Checkpoint, TensorHeader, TensorSource, TensorType};
 use muster_kernels::{AttentionScratch, KvDtype};
@@ -26,6 +27,8 @@ pub struct Footprint {
     pub scratch_bytes_per_token: u64,
     /// The most tokens the model was made for.
     pub context: usize,
+    /// Whether jobs run one after the other, so that the KV cache is that of one.
+    pub runs_one_job: bool,
 }
 
 /// Buffers, code and the allocator's reserve.
@@ -61,6 +64,18 @@ impl Footprint {
                 kv_bytes_per_token: 0,
                 scratch_bytes_per_token: 0,
                 context: encoding.context(),
+                runs_one_job: false,
+            });
+        }
+        if let Some(spec) = SingleSequenceSpec::of(&checkpoint)? {
+            check_single_sequence(source)?;
+            return Ok(Self {
+                weight_bytes: spec.weight_bytes(&checkpoint),
+                kv_bytes_per_token: spec.kv_bytes_per_token(),
+                workspace_bytes: BASE_BYTES.saturating_add(spec.workspace_bytes()),
+                scratch_bytes_per_token: spec.scratch_bytes_per_token(),
+                context: spec.context,
+                runs_one_job: true,
             });
         }
         let spec = checkpoint.spec()?;
@@ -114,6 +129,7 @@ impl Footprint {
                 .saturating_add(dequantized),
             scratch_bytes_per_token: attention.bytes_per_token + rope_bytes_per_token,
             context: spec.context,
+            runs_one_job: false,
         }
     }
 }

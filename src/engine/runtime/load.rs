@@ -7,8 +7,10 @@ use candle_core::{DType, Device};
 use super::encode::{self, Encode, Encoding, Purpose};
 use super::eyes::Eyes;
 use super::model::{self, Model, PagedDecoder};
+use super::single_sequence::SingleSequenceModel;
 use super::text::{EmbeddedText, Isolation, Language, TextError, TextSource};
 use super::{ImageInput, ModelInfo, Sampling};
+use crate::networks::single_sequence::{self, SingleSequenceSpec};
 use crate::networks::text::{Decoder, DecoderSpec, LoadOptions};
 use crate::networks::vision::VisionTower;
 use crate::networks::weights::{Checkpoint, CheckpointError, Quantize};
@@ -91,6 +93,10 @@ pub enum LoadError {
         "the decoder reads in both directions and writes no text; put modules.json and the folders that it names beside it"
     )]
     Bidirectional,
+    #[error(
+        "networks of candle-transformers hold weights, keys and values as f32: {setting} does not apply to them; leave it out"
+    )]
+    SingleSequence { setting: &'static str },
     #[error("the model reads images, but its files name no tokens for them: {0}")]
     ImageTokens(String),
     #[error("the device failed: {0}")]
@@ -125,8 +131,11 @@ pub fn load_model(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     let checkpoint = Checkpoint::open(&source.path)?;
-    match encode::open(&checkpoint, &source.path)? {
-        Some(encoding) => load_encoder(encoding, &checkpoint, source, device, progress),
+    if let Some(encoding) = encode::open(&checkpoint, &source.path)? {
+        return load_encoder(encoding, &checkpoint, source, device, progress);
+    }
+    match SingleSequenceSpec::of(&checkpoint)? {
+        Some(spec) => load_single_sequence(&spec, &checkpoint, source, device, progress),
         None => load_decoder(&checkpoint, source, device, progress),
     }
 }
@@ -153,6 +162,7 @@ fn load_encoder(
         cache_tokens: 0,
         can_chat: false,
         reads_images: false,
+        runs_one_job: false,
         files: checkpoint.summary(),
     };
     let defaults = language.defaults.clone();
@@ -207,6 +217,7 @@ fn load_decoder(
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: language.brings_template(),
         reads_images: images.is_some(),
+        runs_one_job: false,
         files: checkpoint.summary(),
     };
     let defaults = language.defaults.clone();
@@ -220,6 +231,64 @@ fn load_decoder(
         defaults,
         images,
     })
+}
+
+fn load_single_sequence(
+    spec: &SingleSequenceSpec,
+    checkpoint: &Checkpoint,
+    source: &ModelSource,
+    device: &Device,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, LoadError> {
+    check_single_sequence(source)?;
+    let language = open_language(source, checkpoint)?;
+    let context = source.context.unwrap_or(spec.context).min(spec.context);
+    let kv_bytes = spec.kv_bytes_per_token();
+    let pages = pages(source.cache, context, kv_bytes)?.min(context.div_ceil(PAGE_TOKENS));
+    let context = context.min(pages * PAGE_TOKENS);
+    let network = single_sequence::load(spec, checkpoint, context, device, progress)?;
+    let info = ModelInfo {
+        name: String::new(),
+        parent: None,
+        purpose: Purpose::Generate,
+        vocabulary: spec.vocab_size,
+        context,
+        weight_bytes: spec.weight_bytes(checkpoint),
+        cache_bytes: kv_bytes * (pages * PAGE_TOKENS) as u64,
+        cache_tokens: pages * PAGE_TOKENS,
+        can_chat: language.brings_template(),
+        reads_images: false,
+        runs_one_job: true,
+        files: checkpoint.summary(),
+    };
+    let defaults = language.defaults.clone();
+    let model = SingleSequenceModel::new(network, spec.vocab_size, context, device.clone());
+    Ok(Loaded {
+        network: LoadedNetwork::Text {
+            model: Box::new(model),
+            pages,
+        },
+        language,
+        info,
+        defaults,
+        images: None,
+    })
+}
+
+/// Refuses settings that networks of candle-transformers cannot follow.
+pub fn check_single_sequence(source: &ModelSource) -> Result<(), LoadError> {
+    let is_other = |dtype: Option<DType>| dtype.is_some_and(|dtype| dtype != DType::F32);
+    let is_narrow = |kv: Option<KvDtype>| kv.is_some_and(|kv| kv != KvDtype::F32);
+    for (setting, is_refused) in [
+        ("quantization while loading", source.quantize.is_some()),
+        ("another type of weights", is_other(source.dtype)),
+        ("the setting kv_cache", is_narrow(source.kv)),
+    ] {
+        if is_refused {
+            return Err(LoadError::SingleSequence { setting });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a type that the heads cannot be stored as.

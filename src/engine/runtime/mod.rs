@@ -29,6 +29,7 @@ pub mod sampling;
 pub mod scheduler;
 mod sequence;
 mod shared;
+mod single_sequence;
 mod speculation;
 pub mod speech;
 pub mod text;
@@ -371,6 +372,8 @@ pub struct ModelInfo {
     pub can_chat: bool,
     /// Whether its chats may have images.
     pub reads_images: bool,
+    /// Whether its network has the cache of one sequence, so that jobs run one after the other.
+    pub runs_one_job: bool,
     pub files: CheckpointSummary,
 }
 

@@ -21,6 +21,16 @@ pub trait Model: Send {
         false
     }
 
+    /// Whether the model has the cache of one sequence alone: no batches, no shared prefixes and no draft tokens.
+    fn runs_one_sequence(&self) -> bool {
+        false
+    }
+
+    /// Limit of prompt tokens that a sequence may have in a step after `past` computed ones.
+    fn step_tokens(&self, _past: usize) -> usize {
+        usize::MAX
+    }
+
     /// Gives a slot the state of another one.
     fn copy_state(&mut self, _copy: StateCopy) -> Result<()> {
         bail!("the model has no states")

@@ -20,6 +20,8 @@ pub struct ModelDetails {
     pub parent: Option<String>,
     /// The program behind the worker that serves the model: `vllm`, `ollama`.
     pub upstream: Option<String>,
+    /// The library whose network computes the model one job at a time, in place of the worker's own: `candle-transformers`.
+    pub network: Option<String>,
 }
 
 /// Bytes of a name.
@@ -40,6 +42,7 @@ impl ModelDetails {
             family: checked(self.family),
             quantization: checked(self.quantization),
             upstream: checked(self.upstream),
+            network: checked(self.network),
             parent: self.parent.filter(|parent| {
                 let is_short = (1..=LONGEST_PARENT).contains(&parent.len());
                 is_short && !parent.contains(char::is_control)

@@ -405,6 +405,7 @@ fn write_details(details: &ModelDetails, object: &mut Object<'_>) {
     object.text_if("quantization", details.quantization.as_deref());
     object.text_if("upstream", details.upstream.as_deref());
     object.text_if("parent", details.parent.as_deref());
+    object.text_if("network", details.network.as_deref());
 }
 
 impl Resume {

@@ -60,6 +60,7 @@ fn digest(model: &ListedModel) -> String {
         quantization,
         parent,
         upstream,
+        network,
     } = &*model.details;
     let mut facts = vec![
         json!(model.name),
@@ -70,7 +71,7 @@ fn digest(model: &ListedModel) -> String {
         json!(quantization),
     ];
     // Without one the digest is that of earlier versions.
-    let more = parent.iter().chain(upstream);
+    let more = parent.iter().chain(upstream).chain(network);
     facts.extend(more.map(|more| json!(more)));
     let facts = Value::from(facts);
     let digest = Sha256::digest(facts.to_string());

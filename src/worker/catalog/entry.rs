@@ -68,6 +68,16 @@ pub enum Family {
     Lfm2,
     Lfm2Moe,
     SmolLm3,
+    Gemma,
+    /// GLM-4-0414.
+    Glm4,
+    Helium,
+    Mamba,
+    Olmo,
+    /// Phi 1, 1.5 and 2.
+    Phi,
+    StableLm,
+    Starcoder2,
     StableDiffusion1,
     StableDiffusion2,
     StableDiffusionXl,
@@ -107,6 +117,14 @@ impl Family {
         ("lfm2", Self::Lfm2),
         ("lfm2moe", Self::Lfm2Moe),
         ("smollm3", Self::SmolLm3),
+        ("gemma", Self::Gemma),
+        ("glm4", Self::Glm4),
+        ("helium", Self::Helium),
+        ("mamba", Self::Mamba),
+        ("olmo", Self::Olmo),
+        ("phi", Self::Phi),
+        ("stablelm", Self::StableLm),
+        ("starcoder2", Self::Starcoder2),
         ("stable-diffusion-1", Self::StableDiffusion1),
         ("stable-diffusion-2", Self::StableDiffusion2),
         ("stable-diffusion-xl", Self::StableDiffusionXl),
@@ -146,6 +164,21 @@ impl Family {
                 | Self::GraniteHybrid
                 | Self::Lfm2
                 | Self::Lfm2Moe
+        ) && !self.runs_one_job()
+    }
+
+    /// Whether its network is that of candle-transformers, which runs one request at a time.
+    pub fn runs_one_job(self) -> bool {
+        matches!(
+            self,
+            Self::Gemma
+                | Self::Glm4
+                | Self::Helium
+                | Self::Mamba
+                | Self::Olmo
+                | Self::Phi
+                | Self::StableLm
+                | Self::Starcoder2
         )
     }
 }
@@ -215,14 +248,32 @@ impl Entry {
     /// Memory for weights, `MINIMUM_CONTEXT` tokens or one drawing, and the work itself. An estimate from the model's shape;
     /// the fit before loading counts from the file's own header.
     pub fn minimum_memory_bytes(&self, quantization: &str) -> Option<u64> {
-        let weights = self.weight_bytes(quantization)?;
+        let weights = self.held_bytes(quantization)?;
         let facts = match &self.facts {
             Facts::Text(facts) => facts,
             others => return weights.checked_add(others.workspace_bytes()),
         };
         let context = facts.context.min(MINIMUM_CONTEXT);
-        let kv = facts.shape.kv_bytes_per_token()?.checked_mul(context)?;
+        let kv = self.kv_bytes_per_token()?.checked_mul(context)?;
         weights.checked_add(kv)?.checked_add(WORKSPACE_BYTES)
+    }
+
+    /// Bytes of the weights in memory: those of the files, or f32 in networks of candle-transformers.
+    pub fn held_bytes(&self, quantization: &str) -> Option<u64> {
+        let stored = self.weight_bytes(quantization)?;
+        match self.family.runs_one_job() {
+            true => self.parameters().checked_mul(4),
+            false => Some(stored),
+        }
+    }
+
+    /// Bytes of a token's keys and values, in 16 bits or, in networks of candle-transformers, in 32; 0 of other kinds.
+    pub fn kv_bytes_per_token(&self) -> Option<u64> {
+        let Facts::Text(facts) = &self.facts else {
+            return Some(0);
+        };
+        let bytes = facts.shape.kv_bytes_per_token()?;
+        bytes.checked_mul(if self.family.runs_one_job() { 2 } else { 1 })
     }
 
     pub fn kind(&self) -> Kind {
@@ -235,7 +286,7 @@ impl Entry {
 
     /// Bytes of weights read per token: active parameters of a text model, all of others.
     pub fn active_bytes(&self, quantization: &str) -> Option<u64> {
-        let weights = self.weight_bytes(quantization)?;
+        let weights = self.held_bytes(quantization)?;
         let Facts::Text(facts) = &self.facts else {
             return Some(weights);
         };

@@ -139,6 +139,14 @@ fn sources_are_coherent_with_family_and_quantization() {
                 Family::Lfm2 | Family::Lfm2Moe if entry.id.starts_with("lfm2.5") => "lfm2.5",
                 Family::Lfm2 | Family::Lfm2Moe => "lfm2",
                 Family::SmolLm3 => "smollm3",
+                Family::Gemma => "gemma",
+                Family::Glm4 => "glm-4",
+                Family::Helium => "helium",
+                Family::Mamba => "mamba",
+                Family::Olmo => "olmo",
+                Family::Phi => "phi-",
+                Family::StableLm => "stablelm",
+                Family::Starcoder2 => "starcoder2",
                 Family::StableDiffusion1 => "stable-diffusion-v1",
                 Family::StableDiffusion2 => "stable-diffusion-2",
                 Family::StableDiffusionXl => "xl",
@@ -193,6 +201,19 @@ fn memory_is_weights_and_context_and_workspace() {
         Some(1_062_500_000 + kv + (256 << 20))
     );
     assert_eq!(entry.minimum_memory_bytes("bf16"), None);
+}
+
+#[test]
+fn networks_of_candle_transformers_hold_weights_keys_and_values_in_32_bits() {
+    let entry = read(&SMALL.replace("\"llama\"", "\"olmo\"")).unwrap();
+    assert_eq!(entry.weight_bytes("q8_0"), Some(1_062_500_000));
+    assert_eq!(entry.held_bytes("q8_0"), Some(4_000_000_000));
+    let kv = 2 * 16 * 8 * 64 * 4 * 4096;
+    assert_eq!(
+        entry.minimum_memory_bytes("q8_0"),
+        Some(4_000_000_000 + kv + (256 << 20))
+    );
+    assert!(!entry.family.has_run_on_gpus());
 }
 
 #[test]

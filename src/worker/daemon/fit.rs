@@ -31,6 +31,8 @@ pub struct Needs {
     pub scratch_bytes_per_token: u64,
     /// The model's context; 0 for an image model.
     pub context: usize,
+    /// Whether the KV cache is that of one job.
+    pub runs_one_job: bool,
 }
 
 /// The owner's settings for a model.
@@ -63,7 +65,7 @@ pub struct Refusal {
     pub kv_bytes: u64,
     /// Workspace for this many tokens.
     pub workspace_bytes: u64,
-    pub room: Room,
+    pub room: Box<Room>,
 }
 
 /// A configured device that does not exist.
@@ -124,20 +126,23 @@ impl Wishes {
     /// The preferred and the least number of KV cache tokens. On a GPU models get their whole context, if it fits.
     fn tokens(&self, needs: &Needs, device: DeviceChoice) -> (usize, usize) {
         let longest = self.longest(needs);
+        let most = if needs.runs_one_job {
+            longest
+        } else {
+            usize::MAX
+        };
         if let Some(bytes) = self.kv_bytes {
             let tokens =
                 usize::try_from(bytes / needs.kv_bytes_per_token.max(1)).unwrap_or(usize::MAX);
-            return (tokens, tokens);
+            return (tokens.min(most), tokens.min(most));
         }
         let least = self.context.unwrap_or(LEAST_CONTEXT).min(longest);
         let usual = match device {
             DeviceChoice::Cuda(_) => longest,
             DeviceChoice::Cpu => longest.min(self.context.unwrap_or(USUAL_CONTEXT)),
         };
-        (
-            usual.max(self.max_running.saturating_mul(TOKENS_PER_JOB)),
-            least,
-        )
+        let jobs = self.max_running.saturating_mul(TOKENS_PER_JOB);
+        (usual.max(jobs).min(most), least)
     }
 }
 
@@ -169,17 +174,18 @@ impl Needs {
 
     /// The requirements by the catalog. `None` if the size is unknown before the download.
     pub fn of_entry(entry: &Entry, quantization: &str) -> Option<Self> {
-        let weight_bytes = entry.weight_bytes(quantization)?;
+        let weight_bytes = entry.held_bytes(quantization)?;
         let facts = match &entry.facts {
             Facts::Text(facts) => facts,
             others => return Some(Self::beside(weight_bytes, others.workspace_bytes())),
         };
         Some(Self {
             weight_bytes,
-            kv_bytes_per_token: facts.shape.kv_bytes_per_token()?,
+            kv_bytes_per_token: entry.kv_bytes_per_token()?,
             workspace_bytes: USUAL_WORKSPACE_BYTES,
             scratch_bytes_per_token: 0,
             context: usize::try_from(facts.context).ok()?,
+            runs_one_job: entry.family.runs_one_job(),
         })
     }
 
@@ -303,7 +309,7 @@ pub fn fit(needs: Needs, wishes: Wishes, room: &Room) -> Result<Fit, Refusal> {
             tokens,
             kv_bytes: needs.kv_bytes(tokens),
             workspace_bytes: needs.work_bytes(tokens.min(longest)),
-            room: room.clone(),
+            room: Box::new(room.clone()),
         });
     }
     let context = longest.min(kv_tokens);
@@ -340,7 +346,7 @@ fn fit_image(needs: Needs, room: &Room) -> Result<Fit, Refusal> {
             tokens: 0,
             kv_bytes: 0,
             workspace_bytes: needs.workspace_bytes,
-            room: room.clone(),
+            room: Box::new(room.clone()),
         }),
     }
 }
@@ -571,5 +577,40 @@ fn cards(found: &[u32]) -> String {
             let numbers: Vec<String> = several.iter().map(u32::to_string).collect();
             format!("the GPUs {}", numbers.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_of_one_job_has_the_cache_of_its_context() {
+        let needs = |runs_one_job| Needs {
+            weight_bytes: 1 << 20,
+            kv_bytes_per_token: 64,
+            context: 2048,
+            runs_one_job,
+            ..Needs::default()
+        };
+        let wishes = |kv_bytes| Wishes {
+            max_running: 16,
+            kv_bytes,
+            ..Wishes::default()
+        };
+        let room = Room {
+            device: DeviceChoice::Cpu,
+            place: "here".to_owned(),
+            free_bytes: 1 << 30,
+            kept_bytes: 0,
+        };
+        let tokens = |runs_one_job, kv_bytes| {
+            let fitted = fit(needs(runs_one_job), wishes(kv_bytes), &room).unwrap();
+            (fitted.context, fitted.kv_tokens)
+        };
+        assert_eq!(tokens(false, None), (2048, 16 * 1024));
+        assert_eq!(tokens(true, None), (2048, 2048));
+        assert_eq!(tokens(true, Some(64 * 4096)), (2048, 2048));
+        assert_eq!(tokens(true, Some(64 * 1024)), (1024, 1024));
     }
 }

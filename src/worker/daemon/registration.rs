@@ -7,6 +7,7 @@ use super::engines::{Fleet, MediaModel};
 use super::served::Served;
 use super::worker::Post;
 use crate::upstream::UpstreamModel;
+use muster_engine::networks::single_sequence::LIBRARY;
 use muster_engine::runtime::{CheckpointSummary, ModelInfo, Purpose};
 use muster_protocol::job::{Formats, Kind, Kinds, ModelDetails};
 use muster_protocol::link::{
@@ -110,6 +111,7 @@ pub fn registration(post: &Post, served: &Served, claims: Claims) -> Registratio
         limits: ModelLimits::default(),
         details: ModelDetails {
             parent: info.parent.clone(),
+            network: info.runs_one_job.then(|| LIBRARY.to_owned()),
             ..details(&info.files)
         },
     };
@@ -212,7 +214,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        Ability, CheckpointSummary, Claims, MediaModel, ModelInfo, Post, Purpose, Served,
+        Ability, CheckpointSummary, Claims, LIBRARY, MediaModel, ModelInfo, Post, Purpose, Served,
         registration,
     };
     use crate::daemon::served::OfferTerms;
@@ -244,6 +246,7 @@ mod tests {
                 cache_tokens: 0,
                 can_chat: true,
                 reads_images,
+                runs_one_job: name == "single",
                 files: CheckpointSummary::default(),
             })
         };
@@ -265,6 +268,15 @@ mod tests {
         let (modalities, can) = told(vec![model("sees", true)]);
         assert_eq!(modalities, ["text", "image"]);
         assert_eq!(can, [sees]);
+        let served = Served {
+            models: vec![model("single", false), model("reads", false)],
+            slots: 4,
+            ..Served::default()
+        };
+        let capacity = registration(&post, &served, Claims::default()).capacity;
+        let models = capacity.unwrap().models.into_iter();
+        let facts: Vec<_> = models.map(|it| (it.max, it.details.network)).collect();
+        assert_eq!(facts, [(1, Some(LIBRARY.to_owned())), (4, None)]);
     }
 
     #[test]

@@ -116,7 +116,10 @@ impl Served {
 
     /// Jobs of a text model at once.
     pub fn slots_of(&self, model: &str) -> usize {
-        self.slots * self.copies_of(model)
+        let mut models = self.models.iter();
+        let runs_one = models.any(|info| info.name == model && info.runs_one_job);
+        let slots = if runs_one { 1 } else { self.slots };
+        slots * self.copies_of(model)
     }
 
     /// Jobs of a media model at once.
@@ -213,7 +216,12 @@ impl Served {
                 let all = self.writing().map(|info| &info.name).chain(upstreams);
                 all.flat_map(names).collect()
             },
-            jobs: jobs.min(self.slots).max(1),
+            jobs: {
+                let all_run_one = self.upstreams_writing().next().is_none()
+                    && self.writing().all(|info| info.runs_one_job);
+                let slots = if all_run_one { 1 } else { self.slots };
+                jobs.min(slots).max(1)
+            },
             context: self.context(),
             ..legacy::Served::default()
         };

@@ -93,6 +93,7 @@ mod tests {
             workspace_bytes: 300 * MIB,
             scratch_bytes_per_token: 0,
             context: 8192,
+            runs_one_job: false,
         };
         let wishes = Wishes {
             max_running: 16,

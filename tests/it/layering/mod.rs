@@ -340,6 +340,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("candle_core", &["kernels", "engine", "cli/bench"]),
     ("candle_flash_attn", &["kernels"]),
     ("candle_nn", &["kernels", "engine"]),
+    ("candle_transformers", &["engine"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),
     ("flacenc", &["media/sound"]),

@@ -374,6 +374,7 @@ fn model() -> Value {
             "parent": {"type": "string", "description": "The model that it is an adapter of."},
             "known_words": {"type": "array", "items": text(), "description": "Words of a small model, which understands no others; in the entry of one model alone."},
             "upstream": {"type": "string", "description": "The program behind its workers that serves it, such as vllm or ollama, where it is not their own engine."},
+            "network": {"type": "string", "description": "The library whose network its workers run, where it is not their own engine's: candle-transformers. Each worker runs one request at a time, without a cache of prompts."},
             "limits": {
                 "type": "object",
                 "description": "What a request for media may ask of it at most, where its workers say it.",

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::networks::{
     layers::GateActivation,
+    single_sequence::SingleSequenceFamily,
     vision::VisionFamily,
     weights::{Flaw, Packing, layered},
 };
@@ -210,11 +211,17 @@ fn family(value: &serde_json::Value) -> Result<Family, Flaw> {
         }
     }
     known.ok_or_else(|| {
+        if let Some(family) = SingleSequenceFamily::of_config(value) {
+            let known = "texts alone: a network of candle-transformers takes no adapters and gives no hidden states";
+            return Flaw::unsupported("the decoder", family, known);
+        }
         let found = match names.as_slice() {
             [] => "none".to_owned(),
             names => names.join(", "),
         };
-        Flaw::unsupported("architectures", found, Family::known_architectures())
+        let others = SingleSequenceFamily::known_architectures();
+        let known = format!("{}, {others}", Family::known_architectures());
+        Flaw::unsupported("architectures", found, known)
     })
 }
 

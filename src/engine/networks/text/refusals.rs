@@ -59,8 +59,12 @@ fn what_older_and_newer_files_call_rope_scaling_is_the_same() {
 #[test]
 fn an_unknown_architecture_is_named_beside_those_we_know() {
     check(
+        json!({"architectures": ["RwkvForCausalLM"]}),
+        "architectures: found RwkvForCausalLM; supported: LlamaForCausalLM, Llama4",
+    );
+    check(
         json!({"architectures": ["MambaForCausalLM"]}),
-        "architectures: found MambaForCausalLM; supported: LlamaForCausalLM, Llama4",
+        "the decoder: found Mamba; supported: texts alone",
     );
     check(json!({"architectures": null}), "architectures: found none");
 }

@@ -129,6 +129,7 @@ fn info(pages: usize) -> ModelInfo {
         cache_tokens: pages * PAGE_TOKENS,
         can_chat: false,
         reads_images: false,
+        runs_one_job: false,
         files: CheckpointSummary::default(),
     }
 }

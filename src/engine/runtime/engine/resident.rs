@@ -136,9 +136,15 @@ impl Resident {
         speculation: Speculation,
         pages: usize,
     ) -> Self {
+        let is_single = model.runs_one_sequence();
+        let limits = Limits {
+            max_running: if is_single { 1 } else { limits.max_running },
+            ..limits
+        };
         let scheduler = Scheduler::new(limits, pages);
         let (scheduler, speculation) = match model.keeps_states() {
             true => (scheduler.with_states(), Speculation::Off),
+            false if is_single => (scheduler, Speculation::Off),
             false => (scheduler, speculation),
         };
         Self {
@@ -163,7 +169,10 @@ impl Resident {
     /// After an error every sequence has failed.
     pub fn resize_cache(&mut self, pages: usize) -> candle_core::Result<usize> {
         let longest = self.info.context.div_ceil(PAGE_TOKENS);
-        let pages = pages.max(longest);
+        let pages = match self.model.runs_one_sequence() {
+            true => longest,
+            false => pages.max(longest),
+        };
         let kept = self.scheduler.resize(pages);
         if let Err(error) = self.model.resize_cache(pages, &kept) {
             self.fail_all(&Failure::internal(model::plain(&error)));
@@ -238,7 +247,7 @@ impl Resident {
             self.adapters.end(id);
             return sequence.finish(reason);
         }
-        match sequence.scores_prompt() {
+        match sequence.scores_prompt() || self.model.runs_one_sequence() {
             true => self.scheduler.submit_uncached(id, key, tokens),
             false => self.scheduler.submit(id, key, tokens),
         }
@@ -412,6 +421,9 @@ impl Resident {
     fn add_prompts(&mut self, rows: &mut Vec<Row>, limit: usize) {
         let (sequences, images) = (&self.sequences, &self.images);
         let ready = |id, tokens: Range<usize>| {
+            let most = self.model.step_tokens(tokens.start);
+            let end = tokens.end.min(tokens.start.saturating_add(most));
+            let tokens = tokens.start..end;
             let sequence: Option<&Sequence> = sequences.get(&id);
             sequence.map_or(tokens.end, |it| images.readable(it.images(), tokens))
         };

@@ -131,7 +131,7 @@ impl Device {
                 tokens: fit.kv_tokens,
                 kv_bytes: fit.kv_bytes,
                 workspace_bytes,
-                room,
+                room: Box::new(room),
             }),
         })
     }

@@ -554,6 +554,7 @@ impl From<Footprint> for Needs {
             workspace_bytes: footprint.workspace_bytes,
             scratch_bytes_per_token: footprint.scratch_bytes_per_token,
             context: footprint.context,
+            runs_one_job: footprint.runs_one_job,
         }
     }
 }

@@ -321,6 +321,7 @@ mod tests {
             cache_tokens: 0,
             can_chat: false,
             reads_images: false,
+            runs_one_job: false,
             files: CheckpointSummary::default(),
         }
     }

@@ -17,6 +17,7 @@ mod images;
 mod launches;
 mod recurrent;
 mod resizing;
+mod single_sequence;
 mod speculation;
 
 async fn start(fake: &Fake, limits: EngineLimits, cache_tokens: usize) -> Runtime {
