@@ -487,12 +487,12 @@ impl Moderation {
         }
     }
 
-    /// The suspicion of an account and its workers: from [`TOO_MUCH`] on it cannot transfer kudos.
+    /// The suspicion of an account and its workers: from [`suspicion::TOO_MUCH`] on it cannot transfer kudos.
     pub async fn suspicion(&self, account: AccountId) -> Result<u32, StorageError> {
         Ok(suspicion::total(&self.0.store.marks(account).await?))
     }
 
-    /// The suspicion of a worker: from [`TOO_MUCH`] on it is paused.
+    /// The suspicion of a worker: from [`suspicion::TOO_MUCH`] on it is paused.
     pub async fn suspicion_of_worker(&self, worker: WorkerId) -> Result<u32, StorageError> {
         Ok(suspicion::total(
             &self.0.store.marks_of_worker(worker).await?,

@@ -1,8 +1,4 @@
-//! Reasons for suspicion. `CorruptPrompt` is counted by [`Moderation::examine`], workers' names and actions by `rigs`,
-//! and refusals of requests by [`Moderation::suspect`].
-//!
-//! [`Moderation::examine`]: super::Moderation::examine
-//! [`Moderation::suspect`]: super::Moderation::suspect
+//! Reasons for suspicion. Prompts and refused requests are counted by `moderation`, workers' names and actions by `rigs`.
 
 use muster_protocol::job::{AccountId, WorkerId};
 
