@@ -479,6 +479,7 @@ const DERIVES_SERDE: &[&str] = &[
     "engine/networks/encoder",
     "engine/networks/image",
     "engine/networks/image_encoder",
+    "engine/networks/single_sequence",
     "engine/networks/sound",
     "engine/networks/text",
     "engine/networks/text_encoder",

@@ -4,10 +4,10 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{LayerSizes, MAMBA_CONVOLUTION, MAMBA_STATE, SingleSequenceFamily, SingleSequenceSpec};
+use super::{
+    LayerSizes, MAMBA_CONVOLUTION, MAMBA_STATE, SingleSequenceFamily as Family, SingleSequenceSpec,
+};
 use crate::networks::weights::{Checkpoint, CheckpointError, Description, Flaw, layered};
-
-type Family = SingleSequenceFamily;
 
 /// The longest sequence: the networks make tables of sines for all positions.
 const MOST_CONTEXT: usize = 1 << 20;
@@ -68,7 +68,7 @@ impl SingleSequenceSpec {
         let Description::Config(config) = checkpoint.description() else {
             return Ok(None);
         };
-        let Some(family) = SingleSequenceFamily::of_config(config) else {
+        let Some(family) = Family::of_config(config) else {
             return Ok(None);
         };
         let spec = Self::from_config(family, config);
