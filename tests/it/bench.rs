@@ -348,11 +348,11 @@ fn an_unsupported_model_ends_bench_and_generate_alike() {
         fs::copy(format!("{tiny}/{name}"), folder.path().join(name)).unwrap();
     }
     let config = fs::read_to_string(format!("{tiny}/config.json")).unwrap();
-    let config = config.replace("LlamaForCausalLM", "MambaForCausalLM");
+    let config = config.replace("LlamaForCausalLM", "RwkvForCausalLM");
     fs::write(folder.path().join("config.json"), config).unwrap();
     let folder = folder.path().to_str().unwrap();
-    bench(&[folder]).run().fails(65, "MambaForCausalLM");
+    bench(&[folder]).run().fails(65, "RwkvForCausalLM");
     worker(&["generate", folder, "Hello"])
         .run()
-        .fails(65, "MambaForCausalLM");
+        .fails(65, "RwkvForCausalLM");
 }
